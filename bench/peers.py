@@ -1,0 +1,125 @@
+"""The same session for every trimmer: the harness of ULLAGE_BENCH, ours and the peers that are here.
+
+    python -m bench.peers
+
+ULLAGE_PEERS may name a folder with one virtual environment a peer (`v_langchain`, …) and `tkcache`; without
+it only ours and the reference run. The harness judges by its own plain count. OpenAI charges more than
+that for parallel calls, so the last table has the same figures by the model's own count.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import ullage
+from bench.shared import AbsentError, run, scorer
+
+OURS = ("ullage_window", "ullage_fill", "ullage_nodigest")
+REFERENCE = "REF_group_evict_lowwater"
+BUDGETS = (32_000, 8_000)
+
+
+@functools.cache
+def harness() -> Any:
+    """The harness as a module, for its generator."""
+    sys.path.insert(0, str(scorer("peers/harness.py").parent))
+    return importlib.import_module("harness")
+
+
+def main() -> None:
+    """Prints the tables."""
+    script = scorer("peers/harness.py")
+    with tempfile.TemporaryDirectory() as folder:
+        environments, names = _environments(Path(folder))
+        where = {"PEERS_WORK": folder, "VENVS": str(environments)}
+        Path(folder, "results").mkdir()
+        run(script, "gen", **where)
+        run(script, "all", *names, **where)
+        run(script, "time", *OURS, REFERENCE, **where)
+        print(_table(Path(folder, "results"), names))
+        print(run(script, "giant", *names, **where))
+        session = json.loads(Path(folder, "data", "online.json").read_text("utf-8"))
+    for policy in ({}, {"low_water": 1.0}):
+        for budget in BUDGETS:
+            unused = own_count(session, budget, ullage.FitPolicy(**policy))
+            name = "low_water=1.0" if policy else "default"
+            print(f"by the model's own count: {name:<14} {budget:>6} unused {100 * unused:.1f} %")
+
+
+def own_count(session: list[list[dict[str, Any]]], budget: int, policy: ullage.FitPolicy) -> float:
+    """The mean share of the budget that requests leave unused once the history is over it."""
+    window = ullage.Window(model="gpt-4o", limit=budget, policy=policy)
+    unused = []
+    for number, step in enumerate(session):
+        for message in step:
+            window.append(message)
+        asked = number + 1 == len(session) or session[number + 1][0]["role"] == "assistant"
+        if asked and number:
+            fitted = window.fitted()
+            if fitted.changed:
+                unused.append(1 - fitted.count.ceiling / budget)
+    return sum(unused) / len(unused)
+
+
+def _environments(folder: Path) -> tuple[Path, list[str]]:
+    """A folder of environments in which ours is this one, and the names of all that can run."""
+    environments = folder / "venvs"
+    environments.mkdir()
+    for name in ("v_ullage", "v_small"):
+        (environments / name).symlink_to(sys.prefix)
+    given = os.environ.get("ULLAGE_PEERS")
+    if not given:
+        return environments, [*OURS, REFERENCE]
+    for path in Path(given).iterdir():
+        if path.name == "tkcache":
+            (folder / "tkcache").symlink_to(path.resolve())
+        elif path.name.startswith("v_") and not (environments / path.name).exists():
+            (environments / path.name).symlink_to(path.resolve())
+    peers = harness().PEERS
+    return environments, [name for name, (venv, _) in peers.items() if (environments / venv).exists()]
+
+
+def _table(results: Path, names: list[str]) -> str:
+    heading = (
+        f"{'session of 500 turns':<28}{'budget':>7}{'CPU s':>8}{'× ref':>7}{'ms 50':>7}{'ms 490':>7}"
+        f"{'over':>6}{'invalid':>8}{'lost':>6}{'unused %':>9}{'prefix %':>9}{'loop over/lost':>16}"
+    )
+    lines = [heading]
+    reference = _read(results, REFERENCE, 32_000)["timing"]["total_s"]
+    for name in names:
+        for budget in BUDGETS:
+            found = _read(results, name, budget)
+            online, loop, timing = found["online"], found["loop"], found.get("timing", {})
+            cost = timing.get("total_s")
+            lines.append(
+                f"{name:<28}{budget:>7}"
+                + (
+                    f"{cost:>8.2f}{cost / reference:>7.1f}"
+                    if cost
+                    else f"{online.get('total_s', 0):>8.2f}{'':>7}"
+                )
+                + (f"{timing['ms_50']:>7.2f}{timing['ms_490']:>7.2f}" if cost else f"{'':>14}")
+                + f"{online['over']:>6}{online['invalid']:>8}{online['user_lost'] + online['tail_lost']:>6}"
+                + f"{100 * (online['waste'] or 0):>9.1f}{100 * (online['prefix'] or 0):>9.1f}"
+                + f"{loop['over']:>10}/{loop['user_lost'] + loop['tail_lost']}"
+            )
+    return "\n".join(lines)
+
+
+def _read(results: Path, name: str, budget: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((results / f"{name}_{budget}.json").read_text("utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AbsentError as error:
+        sys.exit(f"bench.peers: {error}")

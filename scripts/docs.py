@@ -1,0 +1,151 @@
+"""Writes the parts of the documentation that repeat the code: help texts and tables.
+
+    python scripts/docs.py            writes them between their markers
+    python scripts/docs.py --check    says what is stale, and fails if anything is
+
+A generated part stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import inspect
+import io
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+PART = re.compile(r"(<!-- begin: (?P<name>[\w-]+) -->\n).*?(<!-- end: (?P=name) -->)", re.DOTALL)
+MARKER = re.compile(r"<!-- (?:begin|end): ")
+
+
+def help_of(*command: str) -> str:
+    """What `ullage COMMAND --help` prints, on a page of a fixed width."""
+    from ullage.cli.parser import parse  # noqa: PLC0415 - each part loads what it shows
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        parse([*command, "--help"])
+    return f"```text\n$ {' '.join(['ullage', *command, '--help'])}\n{printed.getvalue().rstrip()}\n```"
+
+
+def policy_table() -> str:
+    """The knobs of fitting: field, default, and the docstring below it."""
+    from ullage.fitting import FitPolicy  # noqa: PLC0415 - see above
+
+    body = ast.parse(inspect.getsource(sys.modules[FitPolicy.__module__])).body
+    owner = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == "FitPolicy")
+    rows = ["| field | default | what it says |", "|---|---|---|"]
+    for field, meaning in _fields(owner):
+        rows.append(f"| `{field}` | {_default(getattr(FitPolicy(), field))} | {meaning} |")
+    return "\n".join(rows)
+
+
+def _fields(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    following = [*owner.body[1:], None]
+    for node, after in zip(owner.body, following, strict=True):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        meaning = ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            meaning = inspect.cleandoc(str(after.value.value)).replace("\n", " ")
+        yield node.target.id, meaning.replace("|", "\\|")
+
+
+def _default(value: object) -> str:
+    if value in (None, frozenset(), {}):
+        return "none"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
+    return f"`{value}`"
+
+
+def families_table() -> str:
+    """The families of models: vocabulary, framing and margin."""
+    from ullage.tokens.families import family, rows  # noqa: PLC0415 - see above
+
+    lines = [
+        "| family | models that begin with | vocabulary | scale | message | request | plain text | margin |",
+        "|---|---|---|--:|--:|--:|---|--:|",
+    ]
+    for name in rows():
+        row = family(name)
+        models = ", ".join(f"`{model}`" for model in row.models) or "any other"
+        sure = "exact" if row.exact else "estimate"
+        figures = (
+            name,
+            models,
+            row.vocabulary,
+            f"{row.scale:g}",
+            row.message,
+            row.request,
+            sure,
+            f"{row.margin:.1%}",
+        )
+        lines.append(f"| {' | '.join(map(str, figures))} |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "help": help_of,
+    "help-count": lambda: help_of("count"),
+    "help-fit": lambda: help_of("fit"),
+    "help-explain": lambda: help_of("explain"),
+    "policy": policy_table,
+    "families": families_table,
+}
+
+
+def renewed(text: str, file: str) -> str:
+    """A document with its generated parts as they should be."""
+
+    def part(match: re.Match[str]) -> str:
+        if match["name"] not in PARTS:
+            known = ", ".join(PARTS)
+            sys.exit(f"{file}: there is no generated part {match['name']!r}; there are {known}")
+        return f"{match[1]}{PARTS[match['name']]()}\n{match[3]}"
+
+    if len(MARKER.findall(PART.sub("", text))):
+        sys.exit(f"{file}: a begin or end marker stands alone")
+    return PART.sub(part, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes or checks every document; 1 where a check finds one stale."""
+    if arguments not in ([], ["--check"]):
+        print(__doc__)
+        return 2
+    os.environ.update(COLUMNS="100", NO_COLOR="1")
+    stale = 0
+    for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
+        if not path.exists():
+            continue
+        file = str(path.relative_to(ROOT))
+        text = path.read_text("utf-8")
+        fresh = renewed(text, file)
+        if fresh == text:
+            continue
+        stale += 1
+        if not arguments:
+            path.write_text(fresh, "utf-8")
+            print(f"{file}: written")
+            continue
+        changes = difflib.unified_diff(
+            text.splitlines(), fresh.splitlines(), file, "as the code says", lineterm=""
+        )
+        print("\n".join(changes))
+    if stale and arguments:
+        print(f"{stale} stale: run `make docs`")
+    return 1 if stale and arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

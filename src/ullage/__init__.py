@@ -1,0 +1,80 @@
+"""Ullage keeps LLM conversations inside the model's context window.
+
+The names below are the public API; each is loaded when it is first used, so that importing
+`ullage` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # what typing says, without the price of importing it
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ullage.errors import (
+        ConfigurationError,
+        ContextOverflowError,
+        InvalidConversation,
+        InvalidRequest,
+        UllageError,
+    )
+    from ullage.fitting import (
+        Budget,
+        BudgetReport,
+        Change,
+        FitPolicy,
+        Fitted,
+        Window,
+        check_budget,
+        enforce_context_limit,
+        fit,
+    )
+    from ullage.models import ModelInfo, model_info, register_model
+    from ullage.tokens import Count, Tokenizer, count, count_request, get_tokenizer, register_tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "BudgetReport",
+    "Change",
+    "ConfigurationError",
+    "ContextOverflowError",
+    "Count",
+    "FitPolicy",
+    "Fitted",
+    "InvalidConversation",
+    "InvalidRequest",
+    "ModelInfo",
+    "Tokenizer",
+    "UllageError",
+    "Window",
+    "__version__",
+    "check_budget",
+    "count",
+    "count_request",
+    "enforce_context_limit",
+    "fit",
+    "get_tokenizer",
+    "model_info",
+    "register_model",
+    "register_tokenizer",
+]
+
+# The modules that define those names, looked through in this order.
+_HOMES = ("ullage.errors", "ullage.models", "ullage.tokens", "ullage.fitting")
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(home)
+            if name in vars(module):
+                value = globals()[name] = vars(module)[name]
+                return value
+    raise AttributeError(f"module 'ullage' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

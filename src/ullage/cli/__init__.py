@@ -1,0 +1,59 @@
+"""The `ullage` command: parse, build, call."""
+# ruff: noqa: PLC0415 - what a command needs is loaded when it runs: `ullage --version` needs nothing
+
+from __future__ import annotations
+
+import sys
+
+from ullage import __version__
+
+TYPE_CHECKING = False  # the typing module would be a fifth of what `ullage --version` takes
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+USAGE, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit code; what goes wrong is told in a line, not a traceback."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if arguments == ["--version"]:
+        sys.stdout.write(f"ullage {__version__}\n")
+        return 0
+    from ullage.cli.parser import parse
+
+    try:
+        code = _run(parse(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        sys.stderr.write("ullage: interrupted\n")
+        return INTERRUPTED
+    return code
+
+
+def _run(options: Namespace) -> int:
+    from ullage.errors import ConfigurationError
+
+    try:
+        code: int = options.run(options)
+    except BrokenPipeError:
+        raise
+    except ConfigurationError as error:
+        sys.stderr.write(f"ullage: {error}\n")
+        return USAGE
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"ullage: {place}{error.strerror or error}\n")
+        return USAGE
+    return code
+
+
+def _forget_output() -> None:
+    """Whoever read our output has gone; what is still in the buffer must not fail once more at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

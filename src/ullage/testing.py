@@ -1,0 +1,31 @@
+"""Fakes for programs that use Ullage, and for its own tests: real interfaces, predictable figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class FixedTokenizer:
+    """A tokenizer for which every text, the empty one aside, counts the same."""
+
+    tokens: int
+    name: str = "fixed"
+    asked: list[str] = field(default_factory=list)
+    """The texts that were counted, in order."""
+
+    def count(self, text: str) -> int:
+        """The fixed figure, and a note of what was asked."""
+        self.asked.append(text)
+        return self.tokens if text else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WordTokenizer:
+    """A tokenizer for which a word is a token."""
+
+    name: str = "words"
+
+    def count(self, text: str) -> int:
+        """The number of words."""
+        return len(text.split())

@@ -1,0 +1,130 @@
+"""Tool definitions and structured-output schemas as the text that a provider puts into the prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ullage.errors import ConfigurationError
+from ullage.tokens.typescript import namespace
+
+if TYPE_CHECKING:
+    from ullage.messages import Tool
+
+
+def json_tools(tools: Sequence[Tool]) -> list[str]:
+    """Each function as a line of JSON: name, description, parameters."""
+    return ["\n".join(_json(tool.get("function", tool)) for tool in tools)]
+
+
+def value_texts(tools: Sequence[Tool]) -> list[str]:
+    """The texts in the definitions, each on its own: names, descriptions, formats, choices."""
+    return [text for tool in tools for text in _values(tool.get("function", tool))]
+
+
+def _values(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list | tuple):
+        for each in schema:
+            yield from _values(each)
+    if not isinstance(schema, Mapping):
+        return
+    yield from (schema[key] for key in ("name", "description", "format") if isinstance(schema.get(key), str))
+    for key in ("enum", "required"):
+        listed = schema.get(key)
+        yield from (str(each) for each in listed) if isinstance(listed, list | tuple) else ()
+    for name, value in _properties(schema).items():
+        yield name
+        yield from _values(value)
+    for nested in (*map(schema.get, _NESTED), *_properties(schema, "$defs").values()):
+        yield from _values(nested)
+
+
+def count_properties(schema: Any) -> int:
+    """The named members in tool definitions, at every depth."""
+    if isinstance(schema, list | tuple):
+        return sum(map(count_properties, schema))
+    if not isinstance(schema, Mapping):
+        return 0
+    members = _properties(schema)
+    nested = [*map(schema.get, _NESTED), *_properties(schema, "$defs").values()]
+    return len(members) + count_properties([*members.values(), *nested])
+
+
+_NESTED = ("function", "parameters", "items", "anyOf", "oneOf")
+
+
+def _properties(schema: Mapping[str, Any], key: str = "properties") -> Mapping[str, Any]:
+    found = schema.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def json_schema(schema: Mapping[str, Any]) -> str:
+    """The `json_schema` of a response format as JSON, its name and description included."""
+    return _json(schema)
+
+
+def format_section(schema: Mapping[str, Any]) -> str:
+    """OpenAI's section on a response format: name, description, and the schema's types without its rules."""
+    about = schema.get("description")
+    comment = f"// {about}\n" if isinstance(about, str) and about else ""
+    body = json.dumps(
+        _types_only(schema.get("schema")), ensure_ascii=False, separators=(",", ":"), default=str
+    )
+    return f"## {schema.get('name', '')}\n\n{comment}{body}"
+
+
+_UNSAID = frozenset({"$schema", "additionalProperties", "required"})
+_NAMED = frozenset({"properties", "$defs", "definitions"})
+
+
+def _types_only(schema: Any, named: bool = False) -> Any:
+    """A schema without the keywords that the model is not shown; members of that name stay."""
+    if isinstance(schema, list | tuple):
+        return [_types_only(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: _types_only(value, not named and key in _NAMED)
+        for key, value in schema.items()
+        if named or key not in _UNSAID
+    }
+
+
+_TOOL_RULES: Mapping[str, Callable[[Sequence[Tool]], list[str]]] = {
+    "json": json_tools,
+    "values": value_texts,
+    "typescript": lambda tools: [namespace(tools)],
+    "typescript-2": lambda tools: [namespace(tools, version=2)],
+    "free": lambda _: [],
+}
+_SCHEMA_RULES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "json": json_schema,
+    "section": format_section,
+    "free": lambda _: "",
+}
+
+
+def tools_texts(tools: Sequence[Tool], rule: str) -> list[str]:
+    """The tools as prompt text, by the rule of that name: texts that are counted each on its own."""
+    texts: list[str] = _rule(_TOOL_RULES, rule)(tools)
+    return texts
+
+
+def schema_text(response_format: Mapping[str, Any], rule: str) -> str:
+    """A structured-output schema as prompt text; empty where none is asked for or it is not charged."""
+    schema = response_format.get("json_schema")
+    if not isinstance(schema, Mapping) or not schema:
+        return ""
+    text: str = _rule(_SCHEMA_RULES, rule)(schema)
+    return text
+
+
+def _rule(rules: Mapping[str, Callable[[Any], Any]], name: str) -> Callable[[Any], Any]:
+    if name not in rules:
+        raise ConfigurationError(f"unknown rule {name!r}; one of {', '.join(sorted(rules))}")
+    return rules[name]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

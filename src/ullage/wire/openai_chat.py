@@ -1,0 +1,278 @@
+"""OpenAI's chat API, `openai.chat`: the shape that Ullage thinks in.
+
+Reading brings the older and looser forms of it into one: `functions` and `function_call`, images
+given as a bare address, parts that are strings, calls without ids. A message that is in the
+common shape already is taken as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ullage.messages import part_text
+from ullage.wire import crossing
+from ullage.wire.calls import Ids, chosen_name, named_function
+from ullage.wire.fields import Object, Place, without
+from ullage.wire.parts import folded, listed, text_part
+from ullage.wire.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ullage.messages import Message, Tool
+
+OLDER = "older_function_call"
+"""The ids that we give to calls made by the older `function_call` begin with this."""
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+CHAT_PARTS = frozenset({"text", "image_url", "file", "input_audio", "video_url", "refusal"})
+TAKEN = ("model", "messages", "tools", "functions", "function_call", "tool_choice", "response_format")
+
+
+# Reading
+
+
+def read(body: Place) -> Request:
+    """A body of the chat API as a Request."""
+    rest = without(body.object(), *TAKEN)
+    messages = body.at("messages")
+    if messages.value is None:
+        raise messages.wrong("the messages are missing")
+    ids = Ids()
+    tools = [read_tool(tool) for tool in body.at("tools").each()]
+    if body.has("functions"):
+        if not tools:
+            rest["functions"] = []  # says on the way back that this caller speaks the older form
+        tools += [{"type": "function", "function": _function(each)} for each in body.at("functions").each()]
+    response_format = body.at("response_format")
+    return Request(
+        model=body.at("model").optional_text(),
+        messages=tuple(read_message(message, ids) for message in messages.each()),
+        tools=tuple(tools),
+        response_format=None if response_format.value is None else _format(response_format),
+        tool_choice=_choice(body),
+        thinking=_thinks(rest),
+        rest=rest,
+        api=body.api,
+    )
+
+
+def read_message(place: Place, ids: Ids) -> Message:
+    """One message, brought into the common shape where it is not in it."""
+    role = place.get("role").text()
+    if role not in ROLES:
+        raise place.at("role").wrong(f"unknown role {role!r}; one of {', '.join(sorted(ROLES))}")
+    message = without(place.object(), "content", "tool_calls", "function_call")
+    if role == "tool":
+        message["tool_call_id"] = ids.answered(
+            place.at("tool_call_id").optional_text(), place.at("name").optional_text()
+        )
+    elif role == "function":
+        message["role"] = "tool"
+        message["tool_call_id"] = ids.answered(None, place.get("name").text())
+    elif place.has("name"):
+        place.at("name").text()
+    calls = [_call(each, ids) for each in place.at("tool_calls").each()]
+    if place.has("function_call"):
+        calls.append(_older_call(place.at("function_call"), ids))
+    if calls and role != "assistant":
+        raise place.at("tool_calls").wrong(f"only an assistant calls tools, this is {role}")
+    message["content"] = _content(place.at("content"), bool(calls))
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _content(place: Place, has_calls: bool) -> Any:
+    if place.value is None:
+        return None if has_calls else ""
+    return place.value if isinstance(place.value, str) else [read_part(part) for part in place.each()]
+
+
+def read_part(place: Place) -> Object:
+    """One content part, with an image's address always in an object."""
+    if isinstance(place.value, str):
+        return text_part(place.value)
+    part = without(place.object())
+    kind = place.get("type").text()
+    if kind == "text":
+        place.get("text").text()
+    elif kind in ("image_url", "video_url"):
+        source = place.get(kind)
+        part[kind] = {"url": source.value} if isinstance(source.value, str) else source.object()
+        Place(part[kind], source.api, source.path).get("url").text()
+    elif kind in ("file", "input_audio"):
+        part[kind] = place.get(kind).object()
+        for name, value in part[kind].items():
+            Place(value, place.api, f"{place.path}.{kind}.{name}").optional_text()
+    elif kind == "refusal":
+        place.get("refusal").text()
+    return part
+
+
+def _call(place: Place, ids: Ids) -> Object:
+    own = place.has("custom")
+    described = place.get("custom" if own else "function")
+    name = described.get("name").text()
+    given = described.at("input" if own else "arguments")
+    arguments = given.value if isinstance(given.value, str) else "" if given.value is None else given.json()
+    more = {} if own else described.object()
+    return {
+        **without(place.object(), "custom", "function"),
+        "id": ids.made(place.at("id").optional_text(), name),
+        "type": "custom" if own else "function",
+        "function": {**more, "name": name, "arguments": arguments},
+    }
+
+
+def _older_call(place: Place, ids: Ids) -> Object:
+    name = place.get("name").text()
+    arguments = place.at("arguments").optional_text() or ""
+    return {
+        "id": ids.made(None, name, prefix=OLDER),
+        "type": "function",
+        "function": {**place.object(), "name": name, "arguments": arguments},
+    }
+
+
+def read_tool(place: Place) -> Object:
+    """One tool definition; a provider's own tool stays as it came."""
+    tool = place.object()
+    kind = place.at("type").optional_text()
+    if kind in (None, "function"):
+        tool["type"] = "function"
+        tool["function"] = _function(place.get("function"))
+    elif kind == "custom":
+        place.get("custom").get("name").text()
+    return tool
+
+
+def _function(place: Place) -> Object:
+    place.get("name").text()
+    place.at("description").optional_text()
+    if place.at("parameters").value is not None:
+        place.at("parameters").object()
+    return place.object()
+
+
+def _choice(body: Place) -> Any:
+    choice = body.at("tool_choice")
+    if isinstance(choice.value, str):
+        return choice.value
+    if choice.value is not None:
+        return _named(choice)
+    older = body.at("function_call")
+    if older.value is None or isinstance(older.value, str):
+        return older.value
+    return named_function(older.get("name").text())
+
+
+def _named(choice: Place) -> Object:
+    made = choice.object()
+    if choice.has("function"):
+        choice.at("function").get("name").text()
+        made["type"] = choice.at("type").optional_text() or "function"
+    return made
+
+
+def _format(place: Place) -> Object:
+    if place.get("type").text() == "json_schema":
+        place.get("json_schema").object()
+    return place.object()
+
+
+def _thinks(rest: Mapping[str, Any]) -> bool:
+    thinking = rest.get("thinking")
+    asked = isinstance(thinking, dict) and thinking.get("type") == "enabled"
+    return asked or rest.get("enable_thinking") is True
+
+
+# Writing
+
+
+def write(request: Request) -> Object:
+    """A Request as a body of the chat API."""
+    own = crossing.is_own(request, crossing.CHAT)
+    body = crossing.options(request, crossing.CHAT)
+    older = own and body.pop("functions", None) is not None
+    if request.model is not None:
+        body["model"] = request.model
+    body["messages"] = [_write_message(message, own) for message in request.messages]
+    if request.tools or older:
+        tools = [_write_tool(tool, own) for tool in request.tools]
+        body.update({"functions": [tool["function"] for tool in tools]} if older else {"tools": tools})
+    if request.tool_choice is not None:
+        _put_choice(request.tool_choice, body, older)
+    if request.response_format is not None:
+        body["response_format"] = _write_format(request.response_format, own)
+    return body
+
+
+def _write_message(message: Message, own: bool) -> Object:
+    if own:
+        written = dict(message)
+    else:
+        written = crossing.some(message, "role", "name", "tool_call_id")
+        parts = [_write_part(part) for part in listed(message.get("content")) if crossing.sendable(part, own)]
+        written["content"] = folded(parts) or (None if message.get("tool_calls") else "")
+    calls = message.get("tool_calls") or ()
+    if calls:
+        written["tool_calls"] = [_write_call(each, own) for each in calls]
+    return _older_message(written) if own else written
+
+
+def _older_message(message: Object) -> Object:
+    """A message with the older `function_call` where it came with it."""
+    if message["role"] == "tool" and message["tool_call_id"].startswith(OLDER) and message.get("name"):
+        return {**without(message, "tool_call_id"), "role": "function"}
+    calls = message.get("tool_calls") or []
+    if len(calls) == 1 and calls[0]["id"].startswith(OLDER):
+        called = {"content": message["content"], "function_call": calls[0]["function"]}
+        return {**without(message, "tool_calls"), **called}
+    return message
+
+
+def _write_call(each: Mapping[str, Any], own: bool) -> Object:
+    if each.get("type") == "custom":
+        function = each["function"]
+        more = without(each, "function") if own else crossing.some(each, "id", "type")
+        return {**more, "custom": {"name": function["name"], "input": function["arguments"]}}
+    if own:
+        return dict(each)
+    function = crossing.some(each["function"], "name", "arguments")
+    return {"id": each["id"], "type": "function", "function": function}
+
+
+def _write_part(part: Mapping[str, Any]) -> Object:
+    """A part that came by another API, with the members that the chat API knows."""
+    kind = part.get("type")
+    if kind == "document":
+        return text_part(part_text(part))
+    if kind not in CHAT_PARTS:
+        raise crossing.no_counterpart(kind, crossing.CHAT)
+    return {"type": kind, kind: part[kind]}
+
+
+def _write_tool(tool: Tool, own: bool) -> Object:
+    if own:
+        return dict(tool)
+    if tool.get("type") == "custom":
+        return crossing.some(tool, "type", "custom")
+    if tool.get("type") != "function":
+        raise crossing.no_counterpart(tool.get("type"), crossing.CHAT)
+    return {"type": "function", "function": tool["function"]}
+
+
+def _put_choice(choice: Any, body: Object, older: bool) -> None:
+    name = chosen_name(choice)
+    if not older:
+        body["tool_choice"] = choice
+    elif name is not None or isinstance(choice, str):
+        body["function_call"] = choice if name is None else {"name": name}
+
+
+def _write_format(response_format: Mapping[str, Any], own: bool) -> Object:
+    if own or response_format.get("type") != "json_schema":
+        return dict(response_format)
+    described = response_format["json_schema"]
+    return {"type": "json_schema", "json_schema": {"name": "response", **described}}

@@ -1,0 +1,13 @@
+"""Hypothesis profiles, and nothing else that a test could forget about."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=3_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
