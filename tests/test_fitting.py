@@ -296,7 +296,7 @@ def test_a_knob_out_of_its_range_is_a_configuration_error(knob: dict[str, Any]) 
 
 def test_the_task_moves_to_the_head_of_the_digest() -> None:
     messages = [SYSTEM, user("Move the parser to src/parser.py"), *long_session(9, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=1_200)
+    fitted = ullage.fit(messages, limit=900)
     assert user("Move the parser to src/parser.py") not in fitted.messages
     assert digest_of(fitted).splitlines()[1] == "> task: Move the parser to src/parser.py"
     assert fitted.count.breakdown["summary"] > 0
@@ -304,9 +304,9 @@ def test_the_task_moves_to_the_head_of_the_digest() -> None:
 
 def test_without_a_digest_share_the_block_is_the_task_alone() -> None:
     messages = [SYSTEM, user("Move the parser"), *long_session(9, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=1_200, policy=FitPolicy(digest_share=0))
+    fitted = ullage.fit(messages, limit=900, policy=FitPolicy(digest_share=0))
     assert digest_of(fitted).splitlines()[1:-1] == ["> task: Move the parser"]
-    nothing = ullage.fit(messages, limit=1_200, policy=FitPolicy(digest_share=0, keep_first_user=False))
+    nothing = ullage.fit(messages, limit=900, policy=FitPolicy(digest_share=0, keep_first_user=False))
     assert nothing.messages[0] == SYSTEM
 
 
@@ -428,4 +428,4 @@ def test_error_lines_are_the_first_and_last_with_a_mark() -> None:
     found = error_lines(text, ("failed",)).splitlines()
     assert found[0] == "line 0 FAILED"
     assert found[-1] == "line 99 FAILED"
-    assert len(found) == 10
+    assert len(found) == 4

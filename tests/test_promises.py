@@ -15,7 +15,7 @@ from tests.oracle import encoding
 from tests.strategies import TOOLS, Messages, conversations, policies
 from ullage import ContextOverflowError, FitPolicy, Window
 from ullage.errors import InvalidConversation
-from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN, split_digest, text_of
+from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN, split_content, split_digest, text_of
 from ullage.pairing import check_conversation
 from ullage.tokens import counter_for
 
@@ -69,7 +69,7 @@ def test_never_broken_prompt_and_question(
     fitted = fit_or_overflow(messages, limit_of(messages, fraction), policy=policy)
     for message in messages:
         if message["role"] in SYSTEM:
-            own, _ = split_digest(text_of(message["content"]))
+            own = text_of(split_content(message["content"])[0])
             assert any(own in text_of(kept["content"]) for kept in fitted.messages if kept["role"] in SYSTEM)
     question = next(message for message in reversed(messages) if message["role"] == "user")
     assert question in fitted.messages
@@ -307,8 +307,8 @@ def _essential(messages: Messages) -> Messages:
     kept: Messages = []
     for index, message in enumerate(messages):
         if message["role"] in SYSTEM:
-            own, _ = split_digest(text_of(message["content"]))
-            kept.append(message if isinstance(message["content"], list) else {**message, "content": own})
+            own, _ = split_content(message["content"])
+            kept.append({**message, "content": own})
         elif index in (last_user, start):
             kept.append(message)
         elif index > start:

@@ -68,6 +68,19 @@ def split_digest(text: str) -> tuple[str, str]:
     return text[:start].removesuffix("\n\n"), text[start:]
 
 
+def split_content(content: Any) -> tuple[Any, str]:
+    """A system message's content as (the caller's own, our digest block or "")."""
+    if isinstance(content, str):
+        return split_digest(content)
+    if not content:
+        return content, ""
+    *before, last = content
+    own, block = split_digest(part_text(last))
+    if not block:
+        return content, ""
+    return ([*before, {"type": "text", "text": own}] if own else before), block
+
+
 def check_message(message: object, index: int) -> None:
     """Raises InvalidConversation, naming the field, unless this is a message."""
     if not isinstance(message, (dict, Mapping)):  # dict first: an abstract class is slow to ask

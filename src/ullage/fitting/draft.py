@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ullage.fitting.digest import task_block
 
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 
     from ullage.fitting.digest import Digest, Taken
     from ullage.fitting.policy import FitPolicy
-    from ullage.fitting.units import Entry, Unit
+    from ullage.fitting.units import Unit
     from ullage.tokens import Counter
 
 TASK_TOKENS = 1_000
 """The most that is kept of the task when its exchange is evicted."""
 
 
-class Done(NamedTuple):
-    """One thing that a pass did, as a trim notes it down: the cheapest that a report can be made of."""
-
-    kind: str
-    entry: Entry
-    """The message as it stood before."""
-    tokens_after: int
-    handle: str
-    """Its handle, where it was shown to the model; else empty, and worked out when it is asked for."""
+Done: TypeAlias = tuple[str, int, int, int, str]
+"""One thing that a pass did: its kind, the message's place, tokens before and after, and its handle where
+the model was shown it, else "". A bare tuple of bare values: a long history has one for each message, and
+the garbage collector passes over these."""
 
 
 class Edit(NamedTuple):
@@ -55,8 +50,7 @@ class Options:
     """The most that a request's framing, tools and schemas can cost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """The live units at one point of the fold."""
 
     options: Options
@@ -70,8 +64,16 @@ class Draft:
     """The index of the first user message, while it stands in its place and is to be kept."""
     turns: int
     """The messages beside the system prompt."""
+    turn_tokens: int
+    """What they cost by the best estimate."""
+    summary_tokens: int
+    """What the digest adds to that."""
+    shortened: int
+    """How many of them are in a shorter form."""
     exchange: int
     """The last exchange."""
+    last: int
+    """Where the last unit of the conversation starts; -1 before there is one."""
     steps: int
     """How many steps there were: the number of the newest."""
     handles: ChainMap[str, bytes]
@@ -117,11 +119,6 @@ class Draft:
     def recent_from(self) -> int:
         """The first of the exchanges that are touched last."""
         return self.exchange - self.options.policy.preserve_recent_turns + 1
-
-    @property
-    def last(self) -> int:
-        """Where the last unit of the conversation starts."""
-        return next((unit.start for unit in reversed(self.units) if unit.role != "system"), -1)
 
     def measure(self, text: str) -> int:
         """The most that a text can cost."""

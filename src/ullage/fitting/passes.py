@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ullage.fitting.draft import Edit, Pass
 from ullage.fitting.shorten import cut_middle, error_lines, handle_of
-from ullage.fitting.units import LONG_ERROR, SHORTEST, exchanges
+from ullage.fitting.units import SHORTEST, exchanges
 from ullage.messages import text_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def cut(draft: Draft) -> Iterator[Edit]:
         if entry.form not in SHORTEST
     ]
     sizes = [_in_place(draft, unit, entry)(_content(entry)) for unit, entry in outputs]
-    left = draft.options.limit - draft.ceiling + sum([entry.cost.ceiling for _, entry in outputs])
+    left = draft.options.limit - draft.ceiling + sum([entry.ceiling for _, entry in outputs])
     # What the model is about to read comes before what it may remember: the digest gives way by half.
     level = _water_level(sizes, max(left, (left + draft.set_aside) // 2))
     contents = {}
@@ -133,7 +133,7 @@ def _old_outputs(draft: Draft, larger_than: int | None = None) -> Iterable[tuple
         for entry in unit.entries[1:]
         if entry.size > larger_than
         and entry.form not in SHORTEST
-        and (not entry.error or entry.size > LONG_ERROR)
+        and (not entry.error or entry.size > policy.max_tokens_per_output)
     ]
 
 
@@ -152,12 +152,7 @@ def _shortest(kind: str, draft: Draft, unit: Unit, entry: Entry) -> Edit:
 
 def _errors(draft: Draft, entry: Entry) -> Edit:
     """Of an error, what went wrong."""
-    counter = draft.options.counter
-    lines = error_lines(_content(entry), draft.options.policy.error_marks)
-    cost = counter.text(lines)
-    if cost.ceiling > LONG_ERROR:
-        lines = cut_middle(lines, LONG_ERROR, cost.tokens, draft.measure)
-    return Edit("errors", {entry.place: lines})
+    return Edit("errors", {entry.place: error_lines(_content(entry), draft.options.policy.error_marks)})
 
 
 def _handle(draft: Draft, text: str) -> str | None:

@@ -26,8 +26,9 @@ class FitPolicy:
     max_tokens_per_output: int = 2_000
     """What is left of an old tool output that is longer."""
     preserve_errors: bool = True
-    """Keep what went wrong: an error outlives other outputs; a long one is cut to its error lines."""
+    """Keep what went wrong: an error stays until its exchange goes; a long one is cut to its error lines."""
     error_marks: tuple[str, ...] = ERROR_MARKS
+    """Words, in lower case, by which a tool output is an error."""
     preserve_small_outputs: bool = True
     """Leave small outputs alone: a placeholder would save next to nothing."""
     small_output_threshold: int = 100
@@ -38,7 +39,7 @@ class FitPolicy:
     """Keep the first user message, the task: in place, or at the head of the digest."""
     digest_share: float = 0.3
     """The share of the room that the digest of what was taken out may use; 0 leaves the task alone."""
-    low_water: float = 0.61
+    low_water: float = 0.64
     """How far down a trim goes, as a share of the room, so that the prefix then stays as it is for long.
     The room is the limit less system prompt, tools and framing; 1.0 fills the window every time."""
     max_turns: int | None = None

@@ -56,6 +56,7 @@ class Fitted:
 class Record(NamedTuple):
     """The record behind a result: told when asked for, because it grows with the history."""
 
+    history: Sequence[Message]
     log: Sequence[Done]
     """Everything that was done, in order; a running conversation goes on writing it."""
     length: int
@@ -67,13 +68,13 @@ class Record(NamedTuple):
         """One change for each message that is not as it was given."""
         net: dict[int, Change] = {}
         handles: dict[str, bytes] = {}
-        for kind, entry, tokens_after, handle in (*self.log[: self.length], *self.pending):
-            before = net.get(entry.place)
+        for kind, place, tokens_before, tokens_after, handle in (*self.log[: self.length], *self.pending):
+            before = net.get(place)
             if before is None:
                 if not handle:
-                    handle, full = handle_of(piece_of(entry.given), handles)  # noqa: PLW2901
+                    handle, full = handle_of(piece_of(self.history[place]), handles)  # noqa: PLW2901
                     handles[handle] = full
-                net[entry.place] = Change(kind, entry.place, entry.cost.tokens, tokens_after, handle)
+                net[place] = Change(kind, place, tokens_before, tokens_after, handle)
             else:
-                net[entry.place] = replace(before, kind=kind, tokens_after=tokens_after)
+                net[place] = replace(before, kind=kind, tokens_after=tokens_after)
         return tuple(net[index] for index in sorted(net))

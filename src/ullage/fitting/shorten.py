@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 HANDLE_LENGTH = 8
 
 _LINE_CHARACTERS = 300  # of one error line
-_ERROR_LINES = 5  # from each end, for each mark
+_ERROR_CHARACTERS = 1_200  # of all of them
+_ERROR_LINES = 2  # from each end, for each mark
+_ENOUGH_LINES = 6  # so many, and the other marks are not looked for
 
 
 def handle_of(text: str, taken: Mapping[str, bytes]) -> tuple[str, bytes]:
@@ -85,9 +87,13 @@ def error_lines(text: str, marks: Sequence[str]) -> str:
         text = lowered
     starts: set[int] = set()
     for mark in marks:
-        starts |= _line_starts(lowered, mark)
+        if len(starts) < _ENOUGH_LINES:
+            starts |= _line_starts(lowered, mark)
     lines = [text[start : start + _LINE_CHARACTERS].partition("\n")[0].strip() for start in sorted(starts)]
-    return "\n".join(dict.fromkeys(filter(None, lines)))
+    found = "\n".join(dict.fromkeys(filter(None, lines)))
+    if len(found) > _ERROR_CHARACTERS:
+        found = f"{_head(found, _ERROR_CHARACTERS // 2)}\n[...]\n{_tail(found, _ERROR_CHARACTERS // 2)}"
+    return found
 
 
 def _line_starts(text: str, mark: str) -> set[int]:

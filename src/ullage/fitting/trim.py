@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ullage.fitting.digest import Taken, absorb, expected, task_block, write
-from ullage.fitting.draft import Done
 from ullage.fitting.passes import PASSES
 from ullage.fitting.shorten import cut_middle, handle_of
 from ullage.fitting.units import Entry, Unit, call_of, loose, piece_of
-from ullage.messages import arguments_text, calls_of, split_digest, text_of
+from ullage.messages import arguments_text, calls_of, split_content, text_of
+from ullage.tokens import Cost
 
 if TYPE_CHECKING:
-    from ullage.fitting.draft import Draft, Edit, Pass
+    from ullage.fitting.draft import Done, Draft, Edit, Pass
     from ullage.messages import Message
     from ullage.tokens import Counter
 
@@ -33,7 +32,7 @@ def _setting_aside(draft: Draft) -> Draft:
     """The draft with the digest at what it is expected to cost, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
     digest = expected(draft.digest, draft.digest_room, draft.measure)
-    return replace(draft, ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
+    return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
 def _run(draft: Draft, step: Pass) -> Draft:
@@ -53,8 +52,8 @@ class _Work:
 
     def __init__(self, draft: Draft) -> None:
         self._before = draft
-        self._starts = [unit.entries[0].place for unit in draft.units]
         self._units: list[Unit | None] = list(draft.units)
+        self._cursor = 0
         self._taken: list[Taken] = []
         self._log: list[Done] = []
         self._digest = draft.digest
@@ -62,8 +61,10 @@ class _Work:
         self._recalling = draft.options.policy.recall
         self._handles = draft.handles.new_child() if self._recalling else draft.handles
         self.ceiling = draft.ceiling
-        self.set_aside = draft.set_aside
         self.turns = draft.turns
+        self._turn_tokens = draft.turn_tokens
+        self._shortened = draft.shortened
+        self._set_aside = draft.set_aside
 
     def apply(self, edit: Edit) -> None:
         """Takes out what the edit names."""
@@ -73,48 +74,65 @@ class _Work:
             self._shorten(index, edit.kind, content)
 
     def _drop(self, unit: Unit) -> None:
-        position = bisect_right(self._starts, unit.entries[0].place) - 1
+        position = self._position(unit.entries[0].place)
         live = self._units[position]
         if live is None:
             return
         self._units[position] = None
         for entry in live.entries:
-            self.ceiling -= entry.cost.ceiling
+            self.ceiling -= entry.ceiling
+            self._turn_tokens -= entry.tokens
+            self._shortened -= entry.form != ""
             self._note("evict", live, entry, 0)
         self.turns -= len(live.entries)
-        if self._starts[position] == self._before.task:
+        if unit.entries[0].place == self._before.task:
             self._keep_task(live.entries[0])
+
+    def _position(self, place: int) -> int:
+        """Which unit has the message at this place of the history."""
+        units, position = self._before.units, self._cursor
+        # Edits mostly come in the order of the history: the next unit is seldom far.
+        if units[position].entries[0].place > place:
+            position = 0
+        while position + 1 < len(units) and units[position + 1].entries[0].place <= place:
+            position += 1
+        self._cursor = position
+        return position
 
     def _keep_task(self, entry: Entry) -> None:
         task = _task_text(self._before, entry.given)
         self._digest = replace(self._digest, task=task)
         cost = self._before.measure(task_block(task))
-        self.set_aside += cost
+        self._set_aside += cost
         self.ceiling += cost
 
     def _shorten(self, index: int, kind: str, content: str) -> None:
-        position = bisect_right(self._starts, index) - 1
+        position = self._position(index)
         unit = self._units[position]
         if unit is None:
             return
-        offset = index - self._starts[position]
+        offset = index - unit.entries[0].place
         entry = unit.entries[offset]
         message = {**entry.given, "content": content}
         cost = self._before.options.counter.message(message, parallel=unit.parallel)
-        if cost.ceiling >= entry.cost.ceiling:
+        if cost.ceiling >= entry.ceiling:
             return
-        self.ceiling += cost.ceiling - entry.cost.ceiling
+        self.ceiling += cost.ceiling - entry.ceiling
+        self._turn_tokens += cost.tokens - entry.tokens
+        self._shortened += entry.form == ""
         self._note(kind, unit, entry, cost.tokens)
-        short = Entry(entry.place, message, cost, entry.given, entry.size, entry.error, kind)
+        short = Entry(entry.place, message, *cost, entry.given, entry.size, entry.error, kind)
         entries = (*unit.entries[:offset], short, *unit.entries[offset + 1 :])
-        self._units[position] = unit._replace(entries=entries, loose=loose(entries))
+        self._units[position] = Unit(
+            unit.role, entries, unit.exchange, unit.step, unit.pinned, unit.priority, loose(entries)
+        )
 
     def _note(self, kind: str, unit: Unit, entry: Entry, tokens_after: int) -> None:
         handle = ""
         if self._recalling:
             handle, full = handle_of(piece_of(entry.given), self._handles)
             self._handles[handle] = full
-        self._log.append(Done(kind, entry, tokens_after, handle))
+        self._log.append((kind, entry.place, entry.tokens, tokens_after, handle))
         if self._digesting and not entry.form:
             self._taken.append(_taken(unit, entry))
 
@@ -122,14 +140,15 @@ class _Work:
         """The draft with the edits in it."""
         if not self._log:
             return self._before
-        return replace(
-            self._before,
+        return self._before._replace(
             units=tuple([unit for unit in self._units if unit is not None]),
             digest=self._digest,
             ceiling=self.ceiling,
-            set_aside=self.set_aside,
+            set_aside=self._set_aside,
             task=self._before.task if self._digest is self._before.digest else None,
             turns=self.turns,
+            turn_tokens=self._turn_tokens,
+            shortened=self._shortened,
             handles=self._handles,
             taken=(*self._before.taken, *self._taken),
             log=(*self._before.log, *self._log),
@@ -171,13 +190,21 @@ def _with_digest(draft: Draft) -> Draft:
     while True:
         block, known = write(digest, room, draft.measure)
         units, added = _with_block(draft.units, block, counter)
-        if bare + added <= limit or not block:
-            return replace(draft, units=units, digest=known, ceiling=bare + added, set_aside=0, taken=())
-        room -= max(16, bare + added - limit)
+        ceiling = bare + added.ceiling
+        if ceiling <= limit or not block:
+            return draft._replace(
+                units=units,
+                digest=known,
+                ceiling=ceiling,
+                summary_tokens=added.tokens,
+                set_aside=0,
+                taken=(),
+            )
+        room -= max(16, ceiling - limit)
 
 
-def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[tuple[Unit, ...], int]:
-    """The units with `block` at the end of the first system message, and what it adds to the ceiling.
+def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[tuple[Unit, ...], Cost]:
+    """The units with `block` at the end of the first system message, and what it adds to the cost.
 
     A system message is made where there is none, and goes again when there is nothing to say in it.
     """
@@ -185,26 +212,25 @@ def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[
     if position is None or units[position].start < 0:
         others = units if position is None else units[:position] + units[position + 1 :]
         if not block:
-            return others, 0
+            return others, Cost(0, 0)
         made = {"role": "system", "content": block}
         cost = counter.message(made)
-        entry = Entry(-1, made, cost, {"role": "system", "content": ""}, form="digest")
-        return (Unit("system", (entry,), 0, 0, pinned=False, priority=0), *others), cost.ceiling
+        entry = Entry(-1, made, *cost, {"role": "system", "content": ""}, form="digest")
+        return (Unit("system", (entry,), 0, 0, pinned=False, priority=0), *others), cost
     unit = units[position]
     given = unit.entries[0].given
     message = with_block(given, block)
     cost = counter.message(message)
     form = "" if message == given else "digest"
-    entry = unit.entries[0]._replace(message=message, cost=cost, form=form)
-    added = cost.ceiling - counter.message(with_block(given, "")).ceiling
+    entry = unit.entries[0]._replace(message=message, tokens=cost.tokens, ceiling=cost.ceiling, form=form)
+    own = counter.message(with_block(given, ""))
+    added = Cost(cost.tokens - own.tokens, cost.ceiling - own.ceiling)
     return (*units[:position], unit._replace(entries=(entry,)), *units[position + 1 :]), added
 
 
 def with_block(message: Message, block: str) -> Message:
     """A system message with `block` in the place of the digest that it may have."""
-    content: Any = message.get("content")
-    if isinstance(content, str):
-        own, _ = split_digest(content)
+    own, _ = split_content(message["content"])
+    if isinstance(own, str):
         return {**message, "content": "\n\n".join(filter(None, (own, block)))}
-    parts = [part for part in content if not split_digest(text_of([part]))[1]]
-    return {**message, "content": [*parts, {"type": "text", "text": block}] if block else parts}
+    return {**message, "content": [*own, {"type": "text", "text": block}] if block else own}

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ullage.messages import Message
-    from ullage.tokens import Cost
 
 
-LONG_ERROR = 400
-"""An error of up to so many tokens is kept whole; a longer one is cut to its error lines."""
 SHORTEST = frozenset({"age", "errors", "placeholder"})
 """The forms that a tool result cannot be made shorter from."""
 
@@ -30,7 +27,8 @@ class Entry(NamedTuple):
     place: int
     """Its place in the history; -1 for a system message that fitting made."""
     message: Message
-    cost: Cost
+    tokens: int
+    ceiling: int
     given: Message
     size: int = 0
     """The tokens of a tool result's content as it was given."""
@@ -68,12 +66,17 @@ class Unit(NamedTuple):
     @property
     def ceiling(self) -> int:
         """What the unit may cost at most."""
-        return sum([entry.cost.ceiling for entry in self.entries])
+        return sum([entry.ceiling for entry in self.entries])
 
 
 def loose(entries: Iterable[Entry]) -> int:
     """The size of the largest result that could still be made shorter."""
     return max([entry.size for entry in entries if entry.form not in SHORTEST], default=0)
+
+
+def first_system(units: Iterable[Unit]) -> Entry | None:
+    """The first system message, where there is one."""
+    return next((unit.entries[0] for unit in units if unit.role == "system"), None)
 
 
 def exchanges(units: Iterable[Unit]) -> Iterator[list[Unit]]:

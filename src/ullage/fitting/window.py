@@ -20,10 +20,10 @@ from ullage.fitting.policy import FitPolicy
 from ullage.fitting.result import Fitted, Record
 from ullage.fitting.shorten import is_error
 from ullage.fitting.trim import trim, with_block
-from ullage.fitting.units import Entry, Unit
-from ullage.messages import SYSTEM_ROLES, check_message, split_digest, text_of
+from ullage.fitting.units import Entry, Unit, first_system
+from ullage.messages import SYSTEM_ROLES, check_message, split_content, text_of
 from ullage.pairing import Waiting, follow, unanswered
-from ullage.tokens import Cost, Count, counter_for
+from ullage.tokens import Cost, Count, counter_for, ready
 from ullage.tokens.counting import BLOCKS, is_plain
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ class Window:
 
     def _start(self) -> None:
         """The state of the fold before the first message."""
+        ready(self.model)
         counter = counter_for(self.model)
         once = functools.cache(functools.partial(_once, counter, self.tools))
         most = max(once(end).ceiling for end in (False, "", "a"))
         self._once = once
         self._options = Options(counter, self.policy, self.limit, most)
+        self._empty_output = counter.message({"role": "tool", "content": ""}).tokens
         self._units: list[Unit] = []
         self._waiting: Waiting = ()
         self._given_tokens = 0
@@ -69,7 +71,9 @@ class Window:
         self._prompt = Cost(0, 0)
         self._given_end: SystemEnd = False
         self._end: SystemEnd = False
-        self._turns = self._exchange = self._steps = self._dropped = 0
+        self._turns = self._turn_tokens = self._summary_tokens = self._shortened = self._dropped = 0
+        self._exchange = self._steps = 0
+        self._last = -1
         self._task: int | None = None
         self._digest = EMPTY
         self._handles: dict[str, bytes] = {}
@@ -134,9 +138,10 @@ class Window:
         self._given_tokens += cost.tokens
         self._ceiling += cost.ceiling
         if role in SYSTEM_ROLES:
-            self._add_system(Entry(index, message, cost, message))
+            self._add_system(Entry(index, message, *cost, message))
             return
         self._turns += 1
+        self._turn_tokens += cost.tokens
         pinned = index in self._pins
         priority = self._priorities.get(index, 0)
         if role == "tool":
@@ -152,6 +157,7 @@ class Window:
                 max(loose, entry.size),
             )
             return
+        self._last = index
         number = 0
         if role == "user":
             self._exchange += 1
@@ -160,29 +166,30 @@ class Window:
         elif message.get("tool_calls"):
             role = "step"
             self._steps = number = self._steps + 1
-        entry = Entry(index, message, cost, message)
+        entry = Entry(index, message, *cost, message)
         units.append(Unit(role, (entry,), self._exchange, number, pinned, priority))
 
     def _output(self, index: int, message: Message, cost: Cost) -> Entry:
-        policy, text = self.policy, text_of(message["content"])
-        size = self._options.counter.text(text).tokens
+        policy = self.policy
+        size = max(0, cost.tokens - self._empty_output)
         error = (
             size >= policy.small_output_threshold
             and policy.preserve_errors
-            and is_error(text, policy.error_marks)
+            and is_error(text_of(message["content"]), policy.error_marks)
         )
-        return Entry(index, message, cost, message, size, error)
+        return Entry(index, message, *cost, message, size, error)
 
     def _add_system(self, entry: Entry) -> None:
         """System messages stay; the first may bring the digest of an earlier fit."""
-        own = entry.cost
+        own = Cost(entry.tokens, entry.ceiling)
         if self._given_end is False:
-            text = text_of(entry.given["content"])
-            self._given_end = self._end = text[-1:]
-            _, block = split_digest(text)
+            content = entry.given["content"]
+            self._given_end = self._end = text_of(content)[-1:]
+            _, block = split_content(content)
             if block:
                 self._digest = parse(block)
                 own = self._options.counter.message(with_block(entry.given, ""))
+                self._summary_tokens = entry.tokens - own.tokens
         self._prompt = Cost(self._prompt.tokens + own.tokens, self._prompt.ceiling + own.ceiling)
         self._units.append(Unit("system", (entry,), self._exchange, 0, pinned=False, priority=0))
 
@@ -206,7 +213,11 @@ class Window:
             ceiling=self._ceiling + self._options.once,
             task=self._task,
             turns=self._turns,
+            turn_tokens=self._turn_tokens,
+            summary_tokens=self._summary_tokens,
+            shortened=self._shortened,
             exchange=self._exchange,
+            last=self._last,
             steps=self._steps,
             handles=ChainMap(self._handles),
         )
@@ -216,6 +227,9 @@ class Window:
         self._ceiling = draft.ceiling - self._options.once
         self._end = _system_end(draft.units)
         self._turns = draft.turns
+        self._turn_tokens = draft.turn_tokens
+        self._summary_tokens = draft.summary_tokens
+        self._shortened = draft.shortened
         self._task = draft.task
         self._digest = draft.digest
         for added in draft.handles.maps[:-1]:
@@ -227,35 +241,27 @@ class Window:
 
     def _result(self, draft: Draft) -> Fitted:
         count = self._count(draft)
-        entries = [entry for unit in draft.units for entry in unit.entries]
         return Fitted(
-            messages=[entry.message for entry in entries],
+            messages=[entry.message for unit in draft.units for entry in unit.entries],
             count=count,
             limit=self.limit,
-            changed=bool(self._log or draft.log) or any(entry.form for entry in entries),
+            changed=bool(self._log or draft.log) or _rewritten(draft.units),
             dropped=self._dropped + _dropped(draft),
-            truncated=sum(1 for entry in entries if entry.form not in ("", "digest")),
+            truncated=draft.shortened,
             tokens_before=self._given_tokens + self._once(self._given_end).tokens,
             tokens_after=count.tokens,
-            record=Record(self._log, len(self._log), draft.log),
+            record=Record(self._history, self._log, len(self._log), draft.log),
         )
 
     def _count(self, draft: Draft) -> Count:
         """What the draft costs, by block."""
         counter, end = self._options.counter, _system_end(draft.units)
         once, framing = self._once(end), counter.request(system=end).tokens
-        system = turns = 0
-        for unit in draft.units:
-            tokens = sum([entry.cost.tokens for entry in unit.entries])
-            if unit.role == "system":
-                system += tokens
-            else:
-                turns += tokens
         blocks = dict.fromkeys(BLOCKS, 0)
         blocks["system"] = self._prompt.tokens
         blocks["tools"] = once.tokens - framing
-        blocks["summary"] = system - self._prompt.tokens
-        blocks["turns"] = turns + framing
+        blocks["summary"] = draft.summary_tokens
+        blocks["turns"] = draft.turn_tokens + framing
         exact = counter.exact and not self.tools and all(_plain(unit) for unit in draft.units)
         ceiling = draft.ceiling - self._options.once + once.ceiling
         return Count(sum(blocks.values()), ceiling, exact, blocks)
@@ -267,10 +273,14 @@ it cost a token more or less by that."""
 
 
 def _system_end(units: Sequence[Unit]) -> SystemEnd:
-    for unit in units:
-        if unit.role == "system":
-            return text_of(unit.entries[0].message["content"])[-1:]
-    return False
+    first = first_system(units)
+    return False if first is None else text_of(first.message["content"])[-1:]
+
+
+def _rewritten(units: Sequence[Unit]) -> bool:
+    """Whether the first system message is not as it was given, or was not given at all."""
+    first = first_system(units)
+    return first is not None and first.form != ""
 
 
 def _once(counter: Counter, tools: Sequence[Tool] | None, end: SystemEnd) -> Cost:
@@ -282,7 +292,7 @@ def _plain(unit: Unit) -> bool:
 
 
 def _dropped(draft: Draft) -> int:
-    return sum(1 for done in draft.log if done.kind == "evict")
+    return sum(1 for kind, *_ in draft.log if kind == "evict")
 
 
 def fit(  # noqa: PLR0917 - callers hand on a request's own three, in the order of a request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ullage.tokens.counter import Cost, Counter, counter_for
 from ullage.tokens.counting import Count, count, count_request
-from ullage.tokens.registry import get_tokenizer, register_tokenizer
+from ullage.tokens.registry import get_tokenizer, ready, register_tokenizer
 from ullage.tokens.vocabularies import Tokenizer
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "count_request",
     "counter_for",
     "get_tokenizer",
+    "ready",
     "register_tokenizer",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage import wire
 from ullage.errors import InvalidRequest
-from ullage.messages import SYSTEM_ROLES, check_message, split_digest, text_of
+from ullage.messages import SYSTEM_ROLES, check_message, split_content, text_of
 from ullage.tokens.counter import counter_for
 
 if TYPE_CHECKING:
@@ -124,10 +124,7 @@ def _is_text(part: Any) -> bool:
 
 def _digest_tokens(counter: Counter, message: Message, tokens: int) -> int:
     """The part of a system message's cost that our own digest block is."""
-    content = message.get("content")
-    if not isinstance(content, str):
-        return 0
-    own, digest = split_digest(content)
+    own, digest = split_content(message["content"])
     if not digest:
         return 0
     return max(0, tokens - counter.message({**message, "content": own}).tokens)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ullage.errors import ConfigurationError
 from ullage.tokens.families import family_of, longest_prefix
-from ullage.tokens.vocabularies import Tokenizer, vocabulary
+from ullage.tokens.vocabularies import Tokenizer, Vocabulary, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,3 +45,10 @@ def registered(model: str) -> Tokenizer | None:
 def get_tokenizer(model: str) -> Tokenizer:
     """The tokenizer that counts the texts of `model`."""
     return registered(model) or vocabulary(family_of(model).vocabulary)
+
+
+def ready(model: str) -> None:
+    """Loads the tokenizer of `model` now, rather than in the middle of a conversation."""
+    tokenizer = get_tokenizer(model)
+    if isinstance(tokenizer, Vocabulary):
+        tokenizer.ready()
