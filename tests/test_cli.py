@@ -1,5 +1,4 @@
 """The `ullage` program as its users meet it: real processes, real pipes, a real terminal."""
-# ruff: noqa: S603 - the program that is run is our own
 
 from __future__ import annotations
 

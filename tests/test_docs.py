@@ -1,5 +1,5 @@
 """What the documentation shows is what happens: its Python runs, its commands print what it says."""
-# ruff: noqa: S602, S603 - the commands are those of our own documents
+# ruff: noqa: S602 - the commands are those of our own documents
 
 from __future__ import annotations
 

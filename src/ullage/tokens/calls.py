@@ -37,14 +37,9 @@ def wrapped(calls: Iterable[tuple[str, str]]) -> str:
     return f'{{"tool_uses":[{",".join(uses)}]}}'
 
 
-def is_json(text: str) -> bool:
-    """Whether a text begins as an object or a list of JSON does."""
-    return text.lstrip()[:1] in ("{", "[")
-
-
 def quoted(result: str) -> str:
     """A result as it stands among those of parallel calls: JSON stays JSON, text becomes a JSON string."""
-    if is_json(result):
+    if result.lstrip()[:1] in ("{", "["):
         try:
             return json.dumps(json.loads(result))
         except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.messages import arguments_text
-from ullage.tokens.calls import is_json, wrapped
+from ullage.tokens.calls import wrapped
 from ullage.tokens.definitions import count_properties, schema_text, tools_texts
 from ullage.tokens.families import family_of
 from ullage.tokens.images import part_cost
@@ -159,9 +159,9 @@ class Counter:
     def _result(self, message: Message, framing: int, parallel: bool) -> Cost:
         content = message.get("content")
         if parallel and self.family.parallel and isinstance(content, str):
-            tokens = self._measures.quoted(content)
+            tokens, shorter = self._measures.quoted(content)
             ceiling = math.ceil(tokens * self._margin) + framing + 1
-            if is_json(content):  # written anew, it may have become shorter than it stands here
+            if shorter:  # whoever counts it as it stands here is not told less by the ceiling
                 ceiling = max(ceiling, self._cost(content, framing).ceiling)
             return Cost(tokens, ceiling)
         tokens, ceiling = self._content(content)

@@ -28,8 +28,8 @@ class Measures:
     text: Measure
     compact: Measure
     """Of JSON, written without spaces."""
-    quoted: Measure
-    """Of a text, written as JSON."""
+    quoted: Callable[[str], tuple[int, bool]]
+    """Of a text, written as JSON; and whether that is shorter than the text."""
     arguments: Measure
     """Of JSON: the members of the object that it is."""
     upper: Measure | None
@@ -63,11 +63,16 @@ def _measures(text: Measure, upper: Measure | None, *, custom: bool = False) -> 
     return Measures(
         text=text,
         compact=remembered(lambda each: text(compact(each))),
-        quoted=remembered(lambda each: text(quoted(each))),
+        quoted=remembered(functools.partial(_quoted, text)),
         arguments=remembered(arguments_in),
         upper=upper,
         custom=custom,
     )
+
+
+def _quoted(text: Measure, given: str) -> tuple[int, bool]:
+    written = quoted(given)
+    return text(written), len(written) < len(given)
 
 
 def _checked(tokenizer: Tokenizer) -> Measure:
