@@ -26,13 +26,13 @@ def evidence() -> None:
     print(run(*command, "bench.evidence:fit", "baseline:slide", "baseline:placeholders"))
 
 
-TABLES: dict[str, Callable[[], None]] = {
-    "coldstart": coldstart.main,
-    "adversarial": adversarial.main,
-    "accuracy": accuracy,
-    "evidence": evidence,
-    "history": history.main,
-    "peers": peers.main,
+TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
+    "coldstart": (coldstart.__doc__, coldstart.main),
+    "adversarial": (adversarial.__doc__, adversarial.main),
+    "accuracy": (accuracy.__doc__, accuracy),
+    "evidence": (evidence.__doc__, evidence),
+    "history": (history.__doc__, history.main),
+    "peers": (peers.__doc__, peers.main),
 }
 
 
@@ -43,9 +43,10 @@ def main(names: list[str]) -> int:
         print(f"bench: no table is called {unknown[0]!r}; there are {', '.join(TABLES)}", file=sys.stderr)
         return 2
     for name in names or TABLES:
-        print(f"\n== {name}: {(TABLES[name].__doc__ or '').splitlines()[0]}")
+        title, table = TABLES[name]
+        print(f"\n== {name}: {(title or '').splitlines()[0]}", flush=True)
         try:
-            TABLES[name]()
+            table()
         except AbsentError as error:
             print(f"left out: {error}")
     return 0

@@ -372,6 +372,22 @@ def test_a_refused_message_leaves_the_window_as_it_was() -> None:
     assert len(window.fitted().messages) == 2
 
 
+def test_a_tokenizer_that_fails_leaves_the_window_as_it_was() -> None:
+    class Broken:
+        name = "broken"
+
+        def count(self, text: str) -> int:
+            return -1 if "bad" in text else 1
+
+    ullage.register_tokenizer("broken-tokenizer", Broken())
+    window = Window(model="broken-tokenizer", limit=50)
+    window.append(user("fine"))
+    with pytest.raises(ConfigurationError, match="counted -1"):
+        window.append(assistant("bad"))
+    assert len(window) == 1
+    assert window.fitted().messages == [user("fine")]
+
+
 @pytest.mark.parametrize(
     ("message", "field"),
     [

@@ -166,12 +166,15 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
             pool[value] = new(Fact, (weight, value, old.name, old.line, old.order, seen, old.kind))
 
 
-def write(digest: Digest, room: int, count: Callable[[str], int]) -> tuple[str, Digest]:
+def write(
+    digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True
+) -> tuple[str, Digest]:
     """The block, at most `room` tokens and "" where nothing sensible fits, and the digest that knows it.
 
-    A large block is continued where it ends and written anew only when it is full, so that most of a
-    request's prefix outlives a trim.
+    A large block that is to be `steady` is continued where it ends and written anew only when it is full,
+    so that most of a request's prefix outlives a trim.
     """
+    steady = steady and room >= STEADY
     head = _fitting_task(digest.task, room, count)
     if head is None:
         return "", replace(digest, written=(), values=frozenset())
@@ -179,11 +182,11 @@ def write(digest: Digest, room: int, count: Callable[[str], int]) -> tuple[str, 
     if head:
         told = " ".join(head)
         ranked = [fact for fact in ranked if fact.line != USER or fact.value not in told]
-    if room >= STEADY and digest.written[: len(head)] == tuple(head):
+    if steady and digest.written[: len(head)] == tuple(head):
         continued = _continued(digest, ranked, room, count)
         if continued is not None:
             return continued
-    share = FRESH if room >= STEADY else 1.0
+    share = FRESH if steady else 1.0
     chosen = _fitting(head, ranked, room, share, count)
     if not head and not chosen:
         return "", replace(digest, written=(), values=frozenset())
@@ -192,9 +195,9 @@ def write(digest: Digest, room: int, count: Callable[[str], int]) -> tuple[str, 
     return _block(lines), replace(digest, written=lines, values=values)
 
 
-def expected(digest: Digest, room: int, count: Callable[[str], int]) -> int:
+def expected(digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True) -> int:
     """How many of `room` tokens the next block will have, more or less."""
-    if room < STEADY:
+    if not steady or room < STEADY:
         return room
     tokens = count(_block(digest.written))
     return int(FRESH * room if _full(digest, tokens, room) else tokens + GROWTH * room)
@@ -234,7 +237,7 @@ def _fitting(
     frame = count(_block(head))
     aim = max(0, int(room * share) - frame)
     chars = _first_guess(ranked, aim, count)
-    enough = 0.93 if len(ranked) <= FEW else 0.8
+    enough = 0.95 if share == 1 or len(ranked) <= FEW else 0.8
     for _ in range(5):
         chosen, spent = _choose(ranked, chars)
         if not chosen:

@@ -116,6 +116,11 @@ class Draft(NamedTuple):
         return share if task is None else share + self.measure(task_block(task))
 
     @property
+    def steady(self) -> bool:
+        """Whether requests are to share their prefix, rather than to fill the window every time."""
+        return self.options.policy.low_water < 1
+
+    @property
     def recent_from(self) -> int:
         """The first of the exchanges that are touched last."""
         return self.exchange - self.options.policy.preserve_recent_turns + 1

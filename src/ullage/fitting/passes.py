@@ -3,7 +3,7 @@
     cap          old tool outputs that are too long, to their head and tail (errors: to their error lines)
     age          tool outputs that are too old, to a placeholder
     placeholder  tool outputs outside the recent exchanges, oldest first, to a placeholder
-    evict        exchanges outside the recent ones, to the digest
+    evict        exchanges outside the recent ones, to the digest: their steps, then question and answer
     recent       what is left of the recent exchanges but the last message, oldest first
     cut          the outputs of the newest step, in the middle
 
@@ -160,18 +160,17 @@ def _handle(draft: Draft, text: str) -> str | None:
 
 
 def _evictions(draft: Draft, groups: Iterable[list[Unit]]) -> Iterator[Edit]:
-    """Exchanges in the order in which they go: whole, or by their inner units where something must stay."""
+    """What goes of these exchanges, in order."""
     if any(unit.priority for unit in draft.units):
         groups = sorted(groups, key=lambda group: max(unit.priority for unit in group))
     for group in groups:
-        if not any(map(draft.essential, group)):
-            yield Edit("evict", gone=group)
-            continue
-        # The user message that opens the exchange and the unit that closes it stay, so that the roles
-        # still alternate around what is kept.
+        # First its inner units, one by one: the question and its answer stay longest, and the roles still
+        # alternate around what is kept.
         for unit in group[:-1]:
             if unit.role != "user" and not draft.essential(unit):
                 yield Edit("evict", gone=(unit,))
+        if not any(map(draft.essential, group)):
+            yield Edit("evict", gone=group)
 
 
 def _water_level(sizes: list[int], room: int) -> int:

@@ -39,7 +39,7 @@ class FitPolicy:
     """Keep the first user message, the task: in place, or at the head of the digest."""
     digest_share: float = 0.3
     """The share of the room that the digest of what was taken out may use; 0 leaves the task alone."""
-    low_water: float = 0.64
+    low_water: float = 0.63
     """How far down a trim goes, as a share of the room, so that the prefix then stays as it is for long.
     The room is the limit less system prompt, tools and framing; 1.0 fills the window every time."""
     max_turns: int | None = None

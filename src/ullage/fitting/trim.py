@@ -31,7 +31,7 @@ def trim(draft: Draft) -> Draft:
 def _setting_aside(draft: Draft) -> Draft:
     """The draft with the digest at what it is expected to cost, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
-    digest = expected(draft.digest, draft.digest_room, draft.measure)
+    digest = expected(draft.digest, draft.digest_room, draft.measure, steady=draft.steady)
     return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
@@ -80,11 +80,12 @@ class _Work:
             return
         self._units[position] = None
         for entry in live.entries:
-            self.ceiling -= entry.ceiling
-            self._turn_tokens -= entry.tokens
-            self._shortened -= entry.form != ""
             self._note("evict", live, entry, 0)
+        self.ceiling -= live.ceiling
         self.turns -= len(live.entries)
+        self._turn_tokens -= sum([entry.tokens for entry in live.entries])
+        if live.step:
+            self._shortened -= sum([entry.form != "" for entry in live.entries])
         if unit.entries[0].place == self._before.task:
             self._keep_task(live.entries[0])
 
@@ -188,7 +189,7 @@ def _with_digest(draft: Draft) -> Draft:
     bare = draft.ceiling - draft.set_aside
     room = min(draft.digest_room, limit - bare)
     while True:
-        block, known = write(digest, room, draft.measure)
+        block, known = write(digest, room, draft.measure, steady=draft.steady)
         units, added = _with_block(draft.units, block, counter)
         ceiling = bare + added.ceiling
         if ceiling <= limit or not block:

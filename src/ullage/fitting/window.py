@@ -88,13 +88,17 @@ class Window:
         """Adds a message; an assistant's answers the request that stood here, so its trim is now final."""
         index = len(self._history)
         check_message(message, index)
-        self._waiting = follow(self._waiting, message, index)
+        waiting = follow(self._waiting, message, index)
+        parallel = message["role"] == "tool" and self._units[-1].parallel
+        cost = self._options.counter.message(message, parallel=parallel)
+        # Nothing has changed up to here: a message that is refused leaves the window as it was.
         if pin:
             self._pins.add(index)
         if priority:
             self._priorities[index] = priority
-        self._add(index, message)
+        self._add(index, message, cost)
         self._history.append(message)
+        self._waiting = waiting
 
     def fitted(self) -> Fitted:
         """What to send now; raises ContextOverflowError where what must be sent does not fit."""
@@ -128,13 +132,12 @@ class Window:
 
     # The fold ---------------------------------------------------------------------------------------
 
-    def _add(self, index: int, message: Message) -> None:
+    def _add(self, index: int, message: Message, cost: Cost) -> None:
         role = message["role"]
         if role == "assistant" and self._over():
             self._commit(self._trim())
         self._trimmed = None
         units = self._units
-        cost = self._options.counter.message(message, parallel=role == "tool" and units[-1].parallel)
         self._given_tokens += cost.tokens
         self._ceiling += cost.ceiling
         if role in SYSTEM_ROLES:
@@ -186,7 +189,7 @@ class Window:
             content = entry.given["content"]
             self._given_end = self._end = text_of(content)[-1:]
             _, block = split_content(content)
-            if block:
+            if block and self._digest is EMPTY:
                 self._digest = parse(block)
                 own = self._options.counter.message(with_block(entry.given, ""))
                 self._summary_tokens = entry.tokens - own.tokens
