@@ -96,6 +96,9 @@ def _table(results: Path, names: list[str]) -> str:
     for name in names:
         for budget in BUDGETS:
             found = _read(results, name, budget)
+            if "prefix" not in found.get("online", {}) or "over" not in found.get("loop", {}):
+                lines.append(f"{name:<28}{budget:>7}  did not run to its end in its environment")
+                continue
             online, loop, timing = found["online"], found["loop"], found.get("timing", {})
             cost = timing.get("total_s")
             lines.append(
@@ -114,7 +117,8 @@ def _table(results: Path, names: list[str]) -> str:
 
 
 def _read(results: Path, name: str, budget: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((results / f"{name}_{budget}.json").read_text("utf-8"))
+    path = results / f"{name}_{budget}.json"
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return found
 
 
