@@ -166,11 +166,15 @@ def _evictions(draft: Draft, groups: Iterable[list[Unit]]) -> Iterator[Edit]:
     for group in groups:
         # First its inner units, one by one: the question and its answer stay longest, and the roles still
         # alternate around what is kept.
-        for unit in group[:-1]:
-            if unit.role != "user" and not draft.essential(unit):
+        *others, answer = group
+        kept = draft.essential(answer)
+        for unit in others:
+            if draft.essential(unit):
+                kept = True
+            elif unit.role != "user":
                 yield Edit("evict", gone=(unit,))
-        if not any(map(draft.essential, group)):
-            yield Edit("evict", gone=group)
+        if not kept:
+            yield Edit("evict", gone=[*(unit for unit in others if unit.role == "user"), answer])
 
 
 def _water_level(sizes: list[int], room: int) -> int:

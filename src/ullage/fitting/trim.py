@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ullage.fitting.digest import Taken, absorb, expected, task_block, write
 from ullage.fitting.passes import PASSES
 from ullage.fitting.shorten import cut_middle, handle_of
-from ullage.fitting.units import Entry, Unit, call_of, loose, piece_of
+from ullage.fitting.units import Entry, Unit, call_of, first_system, loose, piece_of
 from ullage.messages import arguments_text, calls_of, split_content, text_of
 from ullage.tokens import Cost
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 def trim(draft: Draft) -> Draft:
     """The draft made as small as its policy says; it may still be over, which is the caller's to see."""
-    draft = _setting_aside(draft)
+    before, draft = draft, _setting_aside(draft)
     for name in draft.options.policy.trim_strategy:
         step = PASSES[name]
         if draft.ceiling > step.above(draft) or (step.turns and draft.turns > draft.turns_target):
             draft = _run(draft, step)
+    if not draft.taken and draft.digest is before.digest and _has_digest(before):
+        return _with_digest_as_it_was(draft, before)
     return _with_digest(draft)
 
 
@@ -202,6 +204,20 @@ def _with_digest(draft: Draft) -> Draft:
                 taken=(),
             )
         room -= max(16, ceiling - limit)
+
+
+def _has_digest(draft: Draft) -> bool:
+    first = first_system(draft.units)
+    return first is not None and first.form == "digest"
+
+
+def _with_digest_as_it_was(draft: Draft, before: Draft) -> Draft:
+    """The draft with the block that it came with, there being nothing new to say; or written anew."""
+    system = sum([unit.ceiling for unit in before.units if unit.role == "system"])
+    ceiling = draft.ceiling - draft.set_aside + system - draft.prompt_ceiling
+    if ceiling > draft.options.limit:
+        return _with_digest(draft)
+    return draft._replace(ceiling=ceiling, set_aside=0)
 
 
 def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[tuple[Unit, ...], Cost]:

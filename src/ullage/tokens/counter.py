@@ -58,6 +58,7 @@ class Counter:
         # A result is counted as any text is, then scaled by what results cost more.
         own = None if measures.custom else family.result_scale
         self._result_share = 1.0 if own is None else own / family.scale
+        self._plain_results = self._result_share == 1.0 and not family.citations
 
     def text(self, text: str) -> Cost:
         """What a bare text costs."""
@@ -72,7 +73,9 @@ class Counter:
         role = message["role"]
         framing = self._framing.get(role, self.family.message)
         content = message.get("content")
-        if content.__class__ is str and len(message) == 2:  # the plain message, and nothing to look for
+        if content.__class__ is str and (  # the plain message, and nothing to look for
+            len(message) == 2 or (role == "tool" and not parallel and self._plain_results)
+        ):
             return self._cost(content, framing)
         if role == "tool":
             return self._result(message, framing, parallel)
