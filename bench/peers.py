@@ -23,7 +23,9 @@ from bench.shared import AbsentError, run, scorer
 
 OURS = ("ullage_window", "ullage_fill", "ullage_nodigest")
 REFERENCE = "REF_group_evict_lowwater"
+TIMED = ("ullage_window", "ullage_nodigest", REFERENCE)
 BUDGETS = (32_000, 8_000)
+ROUNDS = 3
 
 
 @functools.cache
@@ -42,8 +44,13 @@ def main() -> None:
         Path(folder, "results").mkdir()
         run(script, "gen", **where)
         run(script, "all", *names, **where)
-        run(script, "time", *OURS, REFERENCE, **where)
-        print(_table(Path(folder, "results"), names))
+        results = Path(folder, "results")
+        timings = []
+        for _ in range(ROUNDS):
+            run(script, "time", *TIMED, **where)
+            timings.append({name: _read(results, name, BUDGETS[0])["timing"] for name in TIMED})
+        best = {name: min((each[name] for each in timings), key=_total) for name in TIMED}
+        print(_table(results, names, best))
         print(run(script, "giant", *names, **where))
         session = json.loads(Path(folder, "data", "online.json").read_text("utf-8"))
     for policy in ({}, {"low_water": 1.0}):
@@ -86,20 +93,25 @@ def _environments(folder: Path) -> tuple[Path, list[str]]:
     return environments, [name for name, (venv, _) in peers.items() if (environments / venv).exists()]
 
 
-def _table(results: Path, names: list[str]) -> str:
+def _total(timing: dict[str, float]) -> float:
+    return timing["total_s"]
+
+
+def _table(results: Path, names: list[str], best: dict[str, dict[str, float]]) -> str:
     heading = (
         f"{'session of 500 turns':<28}{'budget':>7}{'CPU s':>8}{'× ref':>7}{'ms 50':>7}{'ms 490':>7}"
         f"{'over':>6}{'invalid':>8}{'lost':>6}{'unused %':>9}{'prefix %':>9}{'loop over/lost':>16}"
     )
     lines = [heading]
-    reference = _read(results, REFERENCE, 32_000)["timing"]["total_s"]
+    reference = _total(best[REFERENCE])
     for name in names:
         for budget in BUDGETS:
             found = _read(results, name, budget)
             if "prefix" not in found.get("online", {}) or "over" not in found.get("loop", {}):
                 lines.append(f"{name:<28}{budget:>7}  did not run to its end in its environment")
                 continue
-            online, loop, timing = found["online"], found["loop"], found.get("timing", {})
+            online, loop = found["online"], found["loop"]
+            timing = best.get(name, {}) if budget == BUDGETS[0] else {}
             cost = timing.get("total_s")
             lines.append(
                 f"{name:<28}{budget:>7}"

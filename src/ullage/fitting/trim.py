@@ -81,13 +81,19 @@ class _Work:
         if live is None:
             return
         self._units[position] = None
+        ceiling = tokens = shortened = 0
         for entry in live.entries:
-            self._note("evict", live, entry, 0)
-        self.ceiling -= live.ceiling
+            ceiling += entry.ceiling
+            tokens += entry.tokens
+            shortened += entry.form != ""
+            handle = self._handle(entry) if self._recalling else ""
+            self._log.append(("evict", entry.place, entry.tokens, 0, handle))
+        self.ceiling -= ceiling
         self.turns -= len(live.entries)
-        self._turn_tokens -= sum([entry.tokens for entry in live.entries])
-        if live.step:
-            self._shortened -= sum([entry.form != "" for entry in live.entries])
+        self._turn_tokens -= tokens
+        self._shortened -= shortened
+        if self._digesting:
+            self._taken += [_taken(live, entry) for entry in live.entries if not entry.form]
         if unit.entries[0].place == self._before.task:
             self._keep_task(live.entries[0])
 
@@ -123,21 +129,20 @@ class _Work:
         self.ceiling += cost.ceiling - entry.ceiling
         self._turn_tokens += cost.tokens - entry.tokens
         self._shortened += entry.form == ""
-        self._note(kind, unit, entry, cost.tokens)
+        handle = self._handle(entry) if self._recalling else ""
+        self._log.append((kind, entry.place, entry.tokens, cost.tokens, handle))
+        if self._digesting and not entry.form:
+            self._taken.append(_taken(unit, entry))
         short = Entry(entry.place, message, *cost, entry.given, entry.size, entry.error, kind)
         entries = (*unit.entries[:offset], short, *unit.entries[offset + 1 :])
         self._units[position] = Unit(
             unit.role, entries, unit.exchange, unit.step, unit.pinned, unit.priority, loose(entries)
         )
 
-    def _note(self, kind: str, unit: Unit, entry: Entry, tokens_after: int) -> None:
-        handle = ""
-        if self._recalling:
-            handle, full = handle_of(piece_of(entry.given), self._handles)
-            self._handles[handle] = full
-        self._log.append((kind, entry.place, entry.tokens, tokens_after, handle))
-        if self._digesting and not entry.form:
-            self._taken.append(_taken(unit, entry))
+    def _handle(self, entry: Entry) -> str:
+        handle, full = handle_of(piece_of(entry.given), self._handles)
+        self._handles[handle] = full
+        return handle
 
     def draft(self) -> Draft:
         """The draft with the edits in it."""
