@@ -59,6 +59,8 @@ def digest_of(fitted: ullage.Fitted) -> str:
 def test_max_input_is_the_window_less_the_reserve() -> None:
     assert Budget(1000, 200).max_input == 800
     assert Budget(1000).max_input == 750
+    assert Budget(1000, 250, 600).max_input == 600
+    assert Budget(1000, 500, 600).max_input == 500
 
 
 def test_a_reserve_that_reaches_the_window_is_a_configuration_error() -> None:

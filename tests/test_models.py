@@ -122,15 +122,6 @@ def test_prices_are_exact_and_unknown_is_none() -> None:
     assert open_weights.input is None
 
 
-def test_the_input_limit_leaves_room_for_the_output() -> None:
-    shared = ModelInfo(name="m", window=1000)
-    assert shared.input_limit(250) == 750
-    assert shared.input_limit(2000) == 0
-    capped = ModelInfo(name="m", window=1000, max_input=600)
-    assert capped.input_limit(250) == 600
-    assert capped.input_limit(500) == 500
-
-
 def test_a_registered_model_wins_over_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ullage.models, "_registered", {})
     mine = ModelInfo(name="GPT-4o", window=32_000, max_output=1_000)

@@ -41,11 +41,6 @@ class ModelInfo:
     reasoning: Decimal | None = None
     """Output that is reasoning, where it has a price of its own."""
 
-    def input_limit(self, reserved_output: int) -> int:
-        """The most input tokens that leave room for this much output; never negative."""
-        room = max(0, self.window - reserved_output)
-        return room if self.max_input is None else min(room, self.max_input)
-
 
 def model_info(model: str) -> ModelInfo | None:
     """What is known of this model, or None; never a guess."""

@@ -18,14 +18,3 @@ class FixedTokenizer:
         """The fixed figure, and a note of what was asked."""
         self.asked.append(text)
         return self.tokens if text else 0
-
-
-@dataclass(frozen=True, slots=True)
-class WordTokenizer:
-    """A tokenizer for which a word is a token."""
-
-    name: str = "words"
-
-    def count(self, text: str) -> int:
-        """The number of words."""
-        return len(text.split())

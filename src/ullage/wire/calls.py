@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.wire.fields import Object, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 def call(identity: str, name: str, arguments: str, /, **more: Any) -> Object:
@@ -91,8 +91,3 @@ def chosen_name(choice: Any) -> str | None:
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else None
-
-
-def is_function(tool: Mapping[str, Any]) -> bool:
-    """Whether a tool is a function of the caller's, and not one of a provider's own."""
-    return tool.get("type") == "function"
