@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench import adversarial, coldstart, history, peers
+from bench import adversarial, calibration, coldstart, history, peers
 from bench.shared import AbsentError, data, run, scorer
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
     "coldstart": (coldstart.__doc__, coldstart.main),
     "adversarial": (adversarial.__doc__, adversarial.main),
     "accuracy": (accuracy.__doc__, accuracy),
+    "calibration": (calibration.__doc__, calibration.main),
     "evidence": (evidence.__doc__, evidence),
     "history": (history.__doc__, history.main),
     "peers": (peers.__doc__, peers.main),

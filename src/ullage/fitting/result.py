@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ullage.fitting.draft import Done
     from ullage.messages import Message
-    from ullage.tokens import Count
+    from ullage.tokens import Cost, Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Fitted:
     """Messages that are there in a shorter form."""
     tokens_before: int
     tokens_after: int
+    estimate: Cost
+    """What the request costs before calibration: what the provider's own count is compared with."""
     record: Record = field(repr=False)
 
     @property

@@ -19,12 +19,25 @@ _ENOUGH_LINES = 6  # so many, and the other marks are not looked for
 
 def handle_of(text: str, taken: Mapping[str, bytes]) -> tuple[str, bytes]:
     """The handle of a text and the hash behind it; longer where `taken` has it for another text."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    letters = base64.b32encode(digest).decode().rstrip("=").lower()
+    digest = _hash(text)
+    letters = _letters(digest)
     length = HANDLE_LENGTH
     while taken.get(letters[:length], digest) != digest:
         length += 1
     return letters[:length], digest
+
+
+def letters_of(text: str) -> str:
+    """The whole hash of a text in the letters of its handle, which are the first of these."""
+    return _letters(_hash(text))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _letters(digest: bytes) -> str:
+    return base64.b32encode(digest).decode().rstrip("=").lower()
 
 
 def mark_of(tokens: int, handle: str | None) -> str:

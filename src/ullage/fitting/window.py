@@ -12,7 +12,7 @@ from collections import ChainMap
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ullage.errors import ContextOverflowError
+from ullage.errors import ContextOverflowError, InvalidConversation
 from ullage.fitting.budget import limit_for
 from ullage.fitting.digest import EMPTY, parse
 from ullage.fitting.draft import Draft, Options
@@ -23,7 +23,8 @@ from ullage.fitting.trim import trim, with_block
 from ullage.fitting.units import Entry, Unit, first_system
 from ullage.messages import SYSTEM_ROLES, check_message, split_content, text_of
 from ullage.pairing import Waiting, follow, unanswered
-from ullage.tokens import Cost, Count, counter_for, ready
+from ullage.tokens import Cost, Count, counter_for, counter_with, ready
+from ullage.tokens.calibration import NEUTRAL
 from ullage.tokens.counting import BLOCKS, is_plain
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from ullage.fitting.draft import Done
     from ullage.messages import Message, Tool
-    from ullage.tokens import Counter
+    from ullage.tokens import Counter, Tokenizer
+    from ullage.tokens.calibration import Factor
 
 
 class Window:
@@ -45,11 +47,15 @@ class Window:
         reserve: int | None = None,
         tools: Sequence[Tool] | None = None,
         policy: FitPolicy | None = None,
+        tokenizer: Tokenizer | None = None,
+        factor: Factor = NEUTRAL,
     ) -> None:
         self.model = model
         self.limit = limit_for(model, limit, reserve)
         self.tools = tools
         self.policy = policy or FitPolicy()
+        self.tokenizer = tokenizer
+        self.factor = factor
         self._history: list[Message] = []
         self._pins = set(self.policy.pins)
         self._priorities = dict(self.policy.priorities)
@@ -57,12 +63,16 @@ class Window:
 
     def _start(self) -> None:
         """The state of the fold before the first message."""
-        ready(self.model)
-        counter = counter_for(self.model)
+        if self.tokenizer is None:
+            ready(self.model)
+            counter = counter_for(self.model)
+        else:
+            counter = counter_with(self.model, self.tokenizer)
         once = functools.cache(functools.partial(_once, counter, self.tools))
         most = max(once(end).ceiling for end in (False, "", "a"))
         self._once = once
-        self._options = Options(counter, self.policy, self.limit, most)
+        # The fold counts in our own tokens; what the model's own are is known to the factor alone.
+        self._options = Options(counter, self.policy, self.factor.limit(self.limit), most)
         self._empty_output = counter.message({"role": "tool", "content": ""}).tokens
         self._units: list[Unit] = []
         self._waiting: Waiting = ()
@@ -84,14 +94,26 @@ class Window:
         """How many messages were appended."""
         return len(self._history)
 
-    def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
-        """Adds a message; an assistant's answers the request that stood here, so its trim is now final."""
+    @property
+    def waiting(self) -> Waiting:
+        """The calls that have no result yet."""
+        return self._waiting
+
+    def check(self, message: Message) -> tuple[Waiting, Cost]:
+        """Raises InvalidConversation where `append` would, and changes nothing.
+
+        Tells the calls that wait for a result after the message, and what it costs.
+        """
         index = len(self._history)
         check_message(message, index)
         waiting = follow(self._waiting, message, index)
         parallel = message["role"] == "tool" and self._units[-1].parallel
-        cost = self._options.counter.message(message, parallel=parallel)
-        # Nothing has changed up to here: a message that is refused leaves the window as it was.
+        return waiting, self._options.counter.message(message, parallel=parallel)
+
+    def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
+        """Adds a message; an assistant's answers the request that stood here, so its trim is now final."""
+        index = len(self._history)
+        waiting, cost = self.check(message)
         if pin:
             self._pins.add(index)
         if priority:
@@ -107,17 +129,91 @@ class Window:
         if not self._over():
             return self._result(self._draft())
         draft = self._trim()
-        if draft.ceiling > self.limit:
-            raise ContextOverflowError(draft.ceiling, self.limit, self._count(draft).breakdown)
+        if draft.ceiling > self._options.limit:
+            count = self.factor.count(self._count(draft))
+            raise ContextOverflowError(count.ceiling, self.limit, count.breakdown)
         return self._result(draft)
 
+    def count(self) -> Count:
+        """What stands here, before the trim that it may need; calls may still wait for their results."""
+        return self.factor.count(self._count(self._draft()))
+
+    @property
+    def utilization(self) -> float:
+        """How far the limit is used, or `max_turns` where that is nearer."""
+        tokens = (self._ceiling + self._once(self._end).ceiling) / max(1, self._options.limit)
+        most = self.policy.max_turns
+        return tokens if most is None else max(tokens, self._turns / most)
+
+    def forecast(self) -> tuple[int, ...]:
+        """The places of the messages that the next trim will likely evict, if the conversation goes on."""
+        draft, most = self._draft(), self.policy.max_turns
+        if most is not None and self._turns / most * draft.options.limit > draft.ceiling:
+            draft = draft._replace(turns=max(draft.turns, most + 1))
+        else:  # as if what is still to come stood there already
+            draft = draft._replace(ceiling=max(draft.ceiling, draft.options.limit + 1))
+        return tuple([place for kind, place, *_ in trim(draft).log if kind == "evict"])
+
+    def retract(self) -> None:
+        """Takes back the last message, a user's: no request has been answered since."""
+        if not self._history or self._history[-1]["role"] != "user":
+            raise InvalidConversation("only a user's message can be taken back, as the last one")
+        index = len(self._history) - 1
+        del self._history[index]
+        entry = self._units.pop().entries[0]
+        self._given_tokens -= entry.tokens
+        self._ceiling -= entry.ceiling
+        self._turns -= 1
+        self._turn_tokens -= entry.tokens
+        self._exchange -= 1
+        self._pins.discard(index)
+        self._priorities.pop(index, None)
+        self._task = None if self._task == index else self._task
+        spoken = (place for place in range(index - 1, -1, -1) if _starts_unit(self._history[place]))
+        self._last = next(spoken, -1)
+        self._trimmed = None
+
+    def renew(self, message: Message) -> None:
+        """Puts `message` in the place of the first one, a system message: from here on, and not before."""
+        check_message(message, 0)
+        position = next((n for n, unit in enumerate(self._units) if unit.start == 0), None)
+        if position is None or not {self._history[0]["role"], message["role"]} <= SYSTEM_ROLES:
+            raise InvalidConversation("only a system message can be renewed, by another", index=0)
+        counter, entry = self._options.counter, self._units[position].entries[0]
+        _, block = split_content(entry.message["content"])
+        shown = with_block(message, block)
+        before, own, cost = (
+            counter.message(with_block(entry.given, "")),
+            counter.message(message),
+            counter.message(shown),
+        )
+        self._history[0] = message
+        entry = entry._replace(message=shown, tokens=cost.tokens, ceiling=cost.ceiling, given=message)
+        self._given_tokens += own.tokens - before.tokens
+        self._ceiling += cost.ceiling - self._units[position].ceiling
+        self._units[position] = self._units[position]._replace(entries=(entry,))
+        self._prompt = Cost(
+            self._prompt.tokens + own.tokens - before.tokens,
+            self._prompt.ceiling + own.ceiling - before.ceiling,
+        )
+        self._summary_tokens = cost.tokens - own.tokens
+        self._given_end = text_of(message["content"])[-1:]
+        self._end = text_of(shown["content"])[-1:]
+        self._trimmed = None
+
     def refold(
-        self, *, model: str | None = None, limit: int | None = None, policy: FitPolicy | None = None
+        self,
+        *,
+        model: str | None = None,
+        limit: int | None = None,
+        policy: FitPolicy | None = None,
+        factor: Factor | None = None,
     ) -> None:
-        """Reads the whole history again, for another model, limit or policy."""
+        """Reads the whole history again, for another model, limit, policy or factor."""
         self.model = model or self.model
         self.limit = limit or self.limit
         self.policy = policy or self.policy
+        self.factor = factor or self.factor
         self._pins |= self.policy.pins
         self._priorities |= self.policy.priorities
         self._start()
@@ -199,7 +295,7 @@ class Window:
     def _over(self) -> bool:
         most = self.policy.max_turns
         once = self._once(self._end).ceiling
-        return self._ceiling + once > self.limit or (most is not None and self._turns > most)
+        return self._ceiling + once > self._options.limit or (most is not None and self._turns > most)
 
     def _trim(self) -> Draft:
         """The trim that happens here; worked out once, however often it is asked for."""
@@ -243,7 +339,9 @@ class Window:
     # The result -------------------------------------------------------------------------------------
 
     def _result(self, draft: Draft) -> Fitted:
-        count = self._count(draft)
+        raw = self._count(draft)
+        before = self._given_tokens + self._once(self._given_end).tokens
+        count = self.factor.count(raw)
         return Fitted(
             messages=[entry.message for unit in draft.units for entry in unit.entries],
             count=count,
@@ -251,8 +349,9 @@ class Window:
             changed=bool(self._log or draft.log) or _rewritten(draft.units),
             dropped=self._dropped + _dropped(draft),
             truncated=draft.shortened,
-            tokens_before=self._given_tokens + self._once(self._given_end).tokens,
+            tokens_before=self.factor.tokens(before),
             tokens_after=count.tokens,
+            estimate=Cost(raw.tokens, raw.ceiling),
             record=Record(self._history, self._log, len(self._log), draft.log),
         )
 
@@ -292,6 +391,10 @@ def _once(counter: Counter, tools: Sequence[Tool] | None, end: SystemEnd) -> Cos
 
 def _plain(unit: Unit) -> bool:
     return unit.step == 0 and is_plain(unit.entries[0].message)
+
+
+def _starts_unit(message: Message) -> bool:
+    return message["role"] in {"user", "assistant"}
 
 
 def _dropped(draft: Draft) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ullage.tokens.counter import Cost, Counter, counter_for
+from ullage.tokens.counter import Cost, Counter, counter_for, counter_with
 from ullage.tokens.counting import Count, count, count_request
 from ullage.tokens.registry import get_tokenizer, ready, register_tokenizer
 from ullage.tokens.vocabularies import Tokenizer
@@ -15,6 +15,7 @@ __all__ = [
     "count",
     "count_request",
     "counter_for",
+    "counter_with",
     "get_tokenizer",
     "ready",
     "register_tokenizer",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ullage.messages import Message, Tool
     from ullage.tokens.families import Definitions, Family
+    from ullage.tokens.vocabularies import Tokenizer
 
 
 FREE_CHOICES = (None, "auto", "none")
@@ -260,6 +261,12 @@ def counter_for(model: str, api: str | None = None) -> Counter:
     """The counter for `model`: its family's rules (as charged through `api`), or the fallback's."""
     family = family_of(model, api)
     return Counter(family, measures_of(family, registered(model)))
+
+
+def counter_with(model: str, tokenizer: Tokenizer, api: str | None = None) -> Counter:
+    """A counter for `model` whose texts this tokenizer counts, whatever is registered."""
+    family = family_of(model, api)
+    return Counter(family, measures_of(family, tokenizer))
 
 
 on_change(counter_for.cache_clear)
