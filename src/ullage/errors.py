@@ -4,7 +4,10 @@ UllageError
 ├── InvalidConversation (ValueError)     the messages cannot be sent to any strict API
 ├── InvalidRequest (ValueError)          a request body that its own API would not understand
 ├── ConfigurationError (ValueError)      an option, model or budget that cannot work
-└── ContextOverflowError                 what must be sent does not fit
+├── ContextOverflowError                 what must be sent does not fit
+├── BudgetExceeded                       a call that could cost more than a cap leaves
+├── Conflict                             a conversation that went on somewhere else
+└── StoreError                           a store that cannot be used as it is
 
 Each carries its figures as attributes, and its text says what to do.
 """
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
 
 class UllageError(Exception):
@@ -77,3 +81,40 @@ class ContextOverflowError(UllageError):
                 f" The biggest block is {biggest} ({self.breakdown[biggest]} tokens): {REMEDIES[biggest]}."
             )
         super().__init__(text)
+
+
+class BudgetExceeded(UllageError):  # noqa: N818 - a public word
+    """A call whose worst case would cross a cap; nothing was sent."""
+
+    def __init__(  # noqa: PLR0917 - the figures in the order in which they are told
+        self, scope: str, name: str, cap: Decimal, spent: Decimal, reserved: Decimal, worst: Decimal
+    ) -> None:
+        self.scope = scope
+        self.name = name
+        self.cap = cap
+        self.spent = spent
+        self.reserved = reserved
+        self.worst = worst
+        held = f" and ${reserved:f} is held for calls under way" if reserved else ""
+        super().__init__(
+            f"This call could cost ${worst:f}, but of the ${cap:f} for {scope} {name!r} "
+            f"${spent:f} is spent{held}. "
+            "Raise cost.cap_at_dollars, ask for a shorter answer, or use a cheaper model."
+        )
+
+
+class Conflict(UllageError):  # noqa: N818 - the same form
+    """A session that another Context has gone on with; this one is no longer its latest state."""
+
+    def __init__(self, session: str, number: int, length: int) -> None:
+        self.session = session
+        self.number = number
+        self.length = length
+        super().__init__(
+            f"session {session!r} has {length} events, and this one would be number {number}: it has gone on "
+            "elsewhere. Resume it to go on from there, or start a new one."
+        )
+
+
+class StoreError(UllageError):
+    """A store that is damaged, too new, or out of reach; it was left as it is."""
