@@ -12,8 +12,9 @@ from ullage.errors import InvalidConversation
 from ullage.pairing import check_conversation
 
 PUBLIC = """
-Budget BudgetReport Change ConfigurationError ContextOverflowError Count FitPolicy Fitted InvalidConversation
-InvalidRequest ModelInfo Tokenizer UllageError Window __version__ check_budget count count_request
+Budget BudgetExceeded BudgetReport Calibration Change Compress ConfigurationError Conflict Context
+ContextOverflowError Count FitPolicy Fitted InvalidConversation InvalidRequest Ledger Meter ModelInfo
+StoreError Tokenizer UllageError Usage Window __version__ check_budget count count_request
 enforce_context_limit fit get_tokenizer model_info register_model register_tokenizer
 """
 

@@ -10,11 +10,16 @@ TYPE_CHECKING = False  # what typing says, without the price of importing it
 if TYPE_CHECKING:
     from typing import Any
 
+    from ullage.context import Compress, Context
+    from ullage.cost import Ledger
     from ullage.errors import (
+        BudgetExceeded,
         ConfigurationError,
+        Conflict,
         ContextOverflowError,
         InvalidConversation,
         InvalidRequest,
+        StoreError,
         UllageError,
     )
     from ullage.fitting import (
@@ -30,23 +35,34 @@ if TYPE_CHECKING:
     )
     from ullage.models import ModelInfo, model_info, register_model
     from ullage.tokens import Count, Tokenizer, count, count_request, get_tokenizer, register_tokenizer
+    from ullage.tokens.calibration import Calibration
+    from ullage.usage import Meter, Usage
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Budget",
+    "BudgetExceeded",
     "BudgetReport",
+    "Calibration",
     "Change",
+    "Compress",
     "ConfigurationError",
+    "Conflict",
+    "Context",
     "ContextOverflowError",
     "Count",
     "FitPolicy",
     "Fitted",
     "InvalidConversation",
     "InvalidRequest",
+    "Ledger",
+    "Meter",
     "ModelInfo",
+    "StoreError",
     "Tokenizer",
     "UllageError",
+    "Usage",
     "Window",
     "__version__",
     "check_budget",
@@ -61,7 +77,16 @@ __all__ = [
 ]
 
 # The modules that define those names, looked through in this order.
-_HOMES = ("ullage.errors", "ullage.models", "ullage.tokens", "ullage.fitting")
+_HOMES = (
+    "ullage.errors",
+    "ullage.models",
+    "ullage.usage",
+    "ullage.tokens",
+    "ullage.fitting",
+    "ullage.tokens.calibration",
+    "ullage.context",
+    "ullage.cost",
+)
 
 
 def __getattr__(name: str) -> Any:

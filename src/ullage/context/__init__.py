@@ -1,0 +1,22 @@
+"""A conversation as a person or an agent lives it."""
+
+from __future__ import annotations
+
+from ullage.context.blocks import DEFAULT_PROMPT
+from ullage.context.conversation import Context
+from ullage.context.forms import Compress
+from ullage.context.journal import Event, Item, Journal, MemoryJournal, Piece
+from ullage.context.recall import RECALL_TOOL, answer_recall
+
+__all__ = [
+    "DEFAULT_PROMPT",
+    "RECALL_TOOL",
+    "Compress",
+    "Context",
+    "Event",
+    "Item",
+    "Journal",
+    "MemoryJournal",
+    "Piece",
+    "answer_recall",
+]

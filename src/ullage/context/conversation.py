@@ -1,0 +1,477 @@
+"""`Context`: the state of a conversation, kept, rendered and held within its budget.
+
+A Context is the fold of its journal: every change is an event that is kept first and applied then, so that
+whoever reads the events again has the same conversation. Rendering goes through the core's Window, and
+stored turns are never touched by it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ullage.context.blocks import DEFAULT_PROMPT, Blocks, memory_text, system_messages
+from ullage.context.bounds import Bounds
+from ullage.context.folds import Folds
+from ullage.context.forms import compressed, fitted_without_tool_role
+from ullage.context.journal import Event, MemoryJournal
+from ullage.context.rendering import render
+from ullage.context.state import State, apply
+from ullage.context.summaries import Summaries
+from ullage.context.summary import Summarizer
+from ullage.errors import ContextOverflowError, InvalidConversation
+from ullage.fitting import FitPolicy
+from ullage.fitting.log import RequestLog
+from ullage.fitting.units import piece_of
+from ullage.messages import SYSTEM_ROLES, check_message
+from ullage.pairing import follow
+from ullage.tokens.calibration import NEUTRAL
+from ullage.usage import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from decimal import Decimal
+
+    from ullage.context.folds import Fold
+    from ullage.context.forms import Compress
+    from ullage.context.journal import Item, Journal, Piece
+    from ullage.context.summary import Summarize
+    from ullage.fitting import Change, Fitted
+    from ullage.messages import Message, Tool
+    from ullage.tokens import Count, Tokenizer
+    from ullage.tokens.calibration import Factor
+    from ullage.usage import Crossed
+
+INTERRUPTED = "[interrupted]"
+"""The result of a call whose program ended before it answered."""
+
+
+class Context:
+    """A conversation: turns, memory, summary and budget; what it must not lose is in its journal."""
+
+    def __init__(
+        self,
+        *,
+        model: str = "gpt-4o",
+        system_prompt: str = DEFAULT_PROMPT,
+        tools: Sequence[Tool] | None = None,
+        max_turns: int | None = 40,
+        token_budget: int | None = 4_096,
+        window: int | None = None,
+        reserved_output: int | None = None,
+        policy: FitPolicy | None = None,
+        tokenizer: Tokenizer | None = None,
+        factor: Factor = NEUTRAL,
+        use_tool_role: bool = True,
+        summarize: Summarize | None = None,
+        summarizer_model: str | None = None,
+        summarize_at: float = 0.8,
+        max_summary_chars: int = 2_000,
+        memory_max_chars: int = 2_000,
+        journal: Journal | None = None,
+        session: str | None = None,
+        meter: Meter | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.system_prompt = system_prompt
+        self.use_tool_role = use_tool_role
+        self.session = session or uuid.uuid4().hex
+        self.journal: Journal = MemoryJournal() if journal is None else journal
+        self.meter = Meter() if meter is None else meter
+        self.requests = RequestLog()
+        bounds = Bounds(
+            model=model,
+            token_budget=token_budget,
+            window=window,
+            reserved_output=reserved_output,
+            tools=tools,
+            policy=replace(policy or FitPolicy(), max_turns=max_turns),
+            tokenizer=tokenizer,
+            factor=factor,
+        )
+        self._folds = Folds(bounds)
+        self._next_factor = factor
+        self._memory_max_chars = memory_max_chars
+        self._project = self._next_project = ""
+        self._summaries: Summaries | None = None
+        if summarize is not None:
+            writer = summarizer_model or model
+            summarizer = Summarizer.for_model(summarize, max_summary_chars, writer, bounds.limit)
+            self._summaries = Summaries(summarizer, summarize_at)
+        self._clock = clock
+        self._rendered: tuple[Fold | None, Fitted] | None = None
+        self._asked: Fitted | None = None
+        self._evicted: set[int] = set()
+        self._untold: set[int] = set()  # evicted, and not yet told by enforce_budget
+        self._refresh_memory()
+        self._state = State()
+        self._events = 0
+        for event in self.journal.events(self.session):
+            self._apply(event)
+
+    @classmethod
+    def resume(cls, session: str, journal: Journal, **options: Any) -> Context:
+        """The conversation as it was kept; calls that were never answered get the result `[interrupted]`."""
+        context = cls(session=session, journal=journal, **options)
+        for call in context.waiting:
+            context.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
+        return context
+
+    # What happened ----------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> Sequence[Message]:
+        """Every turn as it was appended, sent or not."""
+        return [turn.message for turn in self._state.turns]
+
+    def __len__(self) -> int:
+        """How many turns there are."""
+        return len(self._state.turns)
+
+    @property
+    def waiting(self) -> Sequence[str]:
+        """The ids of the calls that have no result yet."""
+        return self._state.waiting
+
+    def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
+        """Adds a turn: kept when this returns; raises InvalidConversation for what is none."""
+        place = len(self._state.turns)
+        check_message(message, place)
+        if message["role"] in SYSTEM_ROLES:
+            raise InvalidConversation(
+                "the system prompt is not a turn; set system_prompt", index=place, field="role"
+            )
+        follow(self._state.waiting, message, place)
+        data: dict[str, Any] = {"message": _copied(message)}
+        if pin:
+            data["pin"] = True
+        if priority:
+            data["priority"] = priority
+        self._happened("turn", data)
+        if message["role"] == "assistant":
+            self._answered()
+
+    def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
+        """Adds a user turn, with what commands printed since the last one in front of it."""
+        outputs = [f"[exec output]\n{text}" for text in self._state.outputs]
+        if outputs and isinstance(content, str):
+            content = "\n\n".join([*outputs, content])
+        elif outputs and isinstance(content, list | tuple):
+            content = [*({"type": "text", "text": text} for text in outputs), *content]
+        self.append({"role": "user", "content": content}, pin=pin, priority=priority)
+
+    def append_exec_output(self, text: str) -> None:
+        """Keeps what a command printed for the next user turn."""
+        if text:
+            self._happened("output", {"text": text})
+
+    def undo(self) -> Sequence[Message]:
+        """Takes back the last exchange, and gives its turns."""
+        before = self.turns
+        if before:
+            self._happened("undo", {})
+        return before[len(self._state.turns) :]
+
+    def reset(self) -> None:
+        """Clears turns, waiting output and summary; memory, project, usage and warnings stay."""
+        self._happened("reset", {})
+
+    def _happened(self, kind: str, data: dict[str, Any]) -> None:
+        """Keeps an event, then makes it part of the state."""
+        event = Event(kind, data)
+        self.journal.append(self.session, self._events, event)
+        self._apply(event)
+
+    def _apply(self, event: Event) -> None:
+        before = self._blocks()
+        apply(self._state, event)
+        self._events += 1
+        if event.kind == "summary":
+            # It stands in the prompt from here on: what was decided before it stays decided.
+            self._folds.renew(before, self._blocks(), self._state.lines)
+        elif event.kind in {"undo", "reset"}:
+            self._folds.clear()
+            self._rendered = self._asked = None
+            self._evicted, self._untold = set(), set()
+            if self._summaries:
+                self._summaries.drop()
+
+    def _answered(self) -> None:
+        """A request was answered: notes it, and has the next summary written before it is needed."""
+        if self._asked is not None:
+            self.requests.note(self._asked, self._clock())
+            self._asked = None
+        if self._summaries is not None and not (self.goal or self.waiting):
+            self._summaries.look_ahead(self._fold(), self._state)
+
+    # Bounds -----------------------------------------------------------------------------------------
+
+    @property
+    def bounds(self) -> Bounds:
+        """The model, the limit and the policy that the conversation is held to."""
+        return self._folds.bounds
+
+    @property
+    def limit(self) -> int:
+        """The most input tokens: `token_budget`, or what the window leaves where that is less."""
+        return self.bounds.limit
+
+    def use_model(
+        self,
+        model: str,
+        *,
+        window: int | None = None,
+        reserved_output: int | None = None,
+        tokenizer: Tokenizer | None = None,
+        factor: Factor = NEUTRAL,
+    ) -> None:
+        """Goes on with another model: the history is counted once more, and refitted."""
+        self._folds.bounds = replace(
+            self.bounds,
+            model=model,
+            window=window,
+            reserved_output=reserved_output,
+            tokenizer=tokenizer,
+            factor=factor,
+        )
+        self._next_factor = factor
+
+    def use_tools(self, tools: Sequence[Tool] | None) -> None:
+        """Sends these tools from now on; their schemas count."""
+        self._folds.bounds = replace(self.bounds, tools=tools)
+
+    def roll(self, on: bool) -> None:
+        """Trims what does not fit, or, off, lets a request that is over be an error."""
+        self._folds.bounds = replace(self.bounds, rolling=on)
+
+    def recalibrate(self, factor: Factor, *, at_once: bool = False) -> None:
+        """Counts by another factor: from the next trim on, or at once after a provider's overflow error."""
+        self._next_factor = factor
+        if at_once:
+            self._adopt_factor()
+
+    def _adopt_factor(self) -> None:
+        if self._next_factor != self.bounds.factor:
+            self._folds.bounds = replace(self.bounds, factor=self._next_factor)
+
+    # The blocks of the prompt -----------------------------------------------------------------------
+
+    @property
+    def memory(self) -> Sequence[Item]:
+        """What is remembered in every conversation."""
+        return self.journal.items()
+
+    def remember(self, content: str, kind: str = "") -> Item:
+        """Remembers something; the prompt has it from now on."""
+        item = self.journal.remember(content, kind)
+        self._refresh_memory()
+        return item
+
+    def forget(self, number: int) -> bool:
+        """Forgets an item; False where there is none of this number."""
+        found = self.journal.forget(number)
+        self._refresh_memory()
+        return found
+
+    def _refresh_memory(self) -> None:
+        self._memory = memory_text(self.journal.items(), self._memory_max_chars)
+
+    @property
+    def project(self) -> str:
+        """The file tree as the prompt has it; empty for none."""
+        return self._project
+
+    def set_project(self, tree: str, *, at_trim: bool = False) -> None:
+        """Puts a file tree into the prompt: now, or when the next trim changes the prompt anyway."""
+        self._next_project = tree
+        if not at_trim:
+            self._project = tree
+
+    @property
+    def goal(self) -> str:
+        """The goal, while in goal mode; else empty."""
+        return self._state.goal
+
+    @goal.setter
+    def goal(self, text: str) -> None:
+        self._happened("goal", {"text": text})
+
+    @property
+    def summary(self) -> str:
+        """The summary of what was evicted, where one was written."""
+        return self._state.summary
+
+    @property
+    def summary_failure(self) -> BaseException | None:
+        """Why the last attempt at a summary gave nothing; None where it did not fail."""
+        return self._summaries.failure if self._summaries else None
+
+    def _blocks(self, prompt: str | None = None) -> Blocks:
+        own = self.system_prompt if prompt is None else prompt
+        summary = self._state.summary if self._state.shown else ""
+        return Blocks(own, self._memory, self._project, summary, self._state.goal)
+
+    # Rendering --------------------------------------------------------------------------------------
+
+    def history(self, system_prompt_override: str | None = None) -> list[Message]:
+        """All messages as they would be sent if everything fitted."""
+        return render(self._blocks(system_prompt_override), self._state.turns)
+
+    def to_messages(
+        self, *, system_prompt_override: str | None = None, compress: Compress | None = None
+    ) -> list[Message]:
+        """The messages to send now; raises ContextOverflowError where what must be sent does not fit."""
+        return list(self.fitted(system_prompt_override=system_prompt_override, compress=compress).messages)
+
+    def fitted(
+        self, *, system_prompt_override: str | None = None, compress: Compress | None = None
+    ) -> Fitted:
+        """The messages to send now, with their count and what was done to make them fit."""
+        fold = None
+        if compress is None or self.goal:
+            fold, fitted = self._trimmed(system_prompt_override)
+            self._keep(fold.taken(fitted))
+        else:
+            fitted = self.bounds.fit(self._whole(system_prompt_override, compress))
+        if not self.use_tool_role:
+            whole = self._whole(system_prompt_override, compress)
+            fitted = fitted_without_tool_role(fitted, whole, self.bounds)
+        self._rendered, self._asked = (fold, fitted), fitted
+        return fitted
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What the last render did to each turn that it did not send as it is, by the turn's place."""
+        fold, fitted = self._rendered or (None, None)
+        if fold is None or fitted is None:
+            return ()
+        lines = self._state.lines
+        return tuple(
+            [replace(change, index=lines[fold.line_of(change.index)].place) for change in fitted.changes]
+        )
+
+    def count(self) -> Count:
+        """What stands in the window now, before the trim that it may need."""
+        return self._fold().count()
+
+    def estimate_tokens(self) -> int:
+        """The best estimate of the same."""
+        return self.count().tokens
+
+    def enforce_budget(self) -> list[Message]:
+        """The turns that requests go without since this was last asked; raises where none can fit."""
+        self.fitted()
+        lines, turns = self._state.lines, self._state.turns
+        ends = [*(line.place for line in lines[1:]), len(turns)]
+        news, self._untold = sorted(self._untold), set()
+        return [turn.message for line in news for turn in turns[lines[line].place : ends[line]]]
+
+    def _fold(self, prompt: str | None = None) -> Fold:
+        return self._folds.get(self._blocks(prompt), self._state.lines)
+
+    def _trimmed(self, prompt: str | None) -> tuple[Fold, Fitted]:
+        """The request here; one that has no room for the summary goes without it."""
+        try:
+            return self._renewed(prompt)
+        except ContextOverflowError:
+            if not (self._state.summary and self._state.shown):
+                raise
+        self._happened("summary", {"text": self._state.summary, "covered": [], "shown": False})
+        fold = self._fold(prompt)
+        return fold, fold.fitted()
+
+    def _renewed(self, prompt: str | None) -> tuple[Fold, Fitted]:
+        """The request here. A trim changes the prompt, so all that waits to change it does so then."""
+        fold = self._fold(prompt)
+        fitted = fold.fitted()
+        if fitted.record.pending and self._take_over():
+            fold = self._fold(prompt)
+            fitted = fold.fitted()
+        if fitted.record.pending and self._summarized(fold.going(fitted)):
+            fold = self._fold(prompt)
+            fitted = fold.fitted()
+        return fold, fitted
+
+    async def ready(self) -> None:
+        """Waits until the summary that the next request needs is written; then rendering does not wait."""
+        if self._summaries is None or self.waiting or self.goal:
+            return
+        fold = self._fold()
+        self._summaries.begin(self._state, fold.going(fold.fitted()))
+        if self._summaries.future is not None:
+            import asyncio  # noqa: PLC0415 - whoever awaits this has it loaded
+
+            await asyncio.wait([asyncio.wrap_future(self._summaries.future)])
+
+    def _summarized(self, going: Iterable[int]) -> bool:
+        """Takes over the summary that was prepared, or has it written now; whether there is a new one."""
+        if self._summaries is None or self.goal:
+            return False
+        self._summaries.begin(self._state, going)
+        written = self._summaries.take(self._state)
+        if written is not None:
+            self._happened("summary", {"text": written.text, "covered": sorted(written.covered)})
+        return written is not None
+
+    def _take_over(self) -> bool:
+        """Takes over what waits for a trim; whether there was anything."""
+        before = (self._memory, self._project, self.bounds.factor)
+        self._refresh_memory()
+        self._project = self._next_project
+        self._adopt_factor()
+        return before != (self._memory, self._project, self.bounds.factor)
+
+    def _keep(self, taken: Iterable[tuple[str, int]]) -> None:
+        """Keeps the texts of lines that are no longer sent whole."""
+        lines, texts = self._state.lines, []
+        for kind, line in taken:
+            texts.append(piece_of(lines[line].turn.message))
+            if kind == "evict" and line not in self._evicted:
+                self._evicted.add(line)
+                self._untold.add(line)
+                if self._summaries:
+                    self._summaries.owe(line)
+        if texts:
+            self.journal.keep(self.session, texts)
+
+    def _whole(self, prompt: str | None, compress: Compress | None) -> list[Message]:
+        turns = [line.turn.message for line in self._state.lines]
+        if compress is not None and not self.goal:
+            turns = compressed(turns, compress)
+        return [*system_messages(self._blocks(prompt)), *turns]
+
+    # Pieces and usage -------------------------------------------------------------------------------
+
+    def recall(self, handle: str) -> Piece | None:
+        """The text that was taken out under this handle."""
+        return self.journal.recall(handle, self.session)
+
+    def search(self, words: str, most: int = 20) -> Sequence[Piece]:
+        """The pieces of this conversation in which all the words stand."""
+        return self.journal.search(words, self.session, most)
+
+    def add_usage(self, *arguments: Any, **options: Any) -> tuple[Crossed, ...]:
+        """Adds what a request used to the meter; gives the warnings that this is the first to cross."""
+        return self.meter.add_usage(*arguments, **options)
+
+    def total_cost(self) -> Decimal | None:
+        """The known costs in dollars; None where none is known."""
+        return self.meter.total_cost()
+
+    def total_tokens(self) -> tuple[int, int]:
+        """All prompt tokens, and all completion tokens."""
+        return self.meter.total_tokens()
+
+    def reset_usage(self) -> None:
+        """Clears the meter and arms its warnings again."""
+        self.meter.reset()
+
+
+def _copied(value: Any) -> Any:
+    """A message of our own, which its caller cannot change."""
+    if isinstance(value, dict | Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
