@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench import adversarial, calibration, coldstart, history, peers
+from bench import adversarial, calibration, coldstart, conversation, history, peers
 from bench.shared import AbsentError, data, run, scorer
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
     "calibration": (calibration.__doc__, calibration.main),
     "evidence": (evidence.__doc__, evidence),
     "history": (history.__doc__, history.main),
+    "conversation": (conversation.__doc__, conversation.main),
     "peers": (peers.__doc__, peers.main),
 }
 

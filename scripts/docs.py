@@ -99,6 +99,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "help-count": lambda: help_of("count"),
     "help-fit": lambda: help_of("fit"),
     "help-explain": lambda: help_of("explain"),
+    "help-cost": lambda: help_of("cost"),
+    "help-memory": lambda: help_of("memory"),
+    "help-memory-add": lambda: help_of("memory", "add"),
+    "help-recall": lambda: help_of("recall"),
     "policy": policy_table,
     "families": families_table,
 }

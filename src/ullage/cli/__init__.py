@@ -36,13 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
-    from ullage.errors import ConfigurationError
+    from ullage.errors import ConfigurationError, StoreError
 
     try:
         code: int = options.run(options)
     except BrokenPipeError:
         raise
-    except ConfigurationError as error:
+    except (ConfigurationError, StoreError) as error:
         sys.stderr.write(f"ullage: {error}\n")
         return USAGE
     except OSError as error:

@@ -8,13 +8,15 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ullage.cli import keeping
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ullage.fitting import FitPolicy
 
 DESCRIPTION = """\
-Keeps LLM conversations inside the model's context window.
+Keeps LLM conversations inside the model's context window, and keeps the bill.
 
 A FILE holds requests: one JSON document, or JSONL with one request a line. A request is an object
 with "messages" and perhaps "model", "tools", "id" and whatever else is sent, or a bare list of
@@ -26,6 +28,10 @@ exit codes:
   1  some lines were bad; each has an error object in its place, the others are done
   2  wrong usage: an unknown option, a missing file, no limit for a model whose window is not known
   3  overflow: what must be sent does not fit (and nothing else was wrong)"""
+
+ALL_EXIT_CODES = EXIT_CODES.replace(
+    "\n  2", "\n     (of recall and memory: what was asked for is not there)\n  2"
+)
 
 COUNT = """\
 What each request costs in tokens and what fills its window, counted offline."""
@@ -55,11 +61,24 @@ examples:
   ullage explain requests.jsonl --line 17 --limit 32000"""
 
 
-# name → usage, help in a line, description, examples
+# name → usage, help in a line, description, examples, exit codes
 COMMANDS = {
-    "count": ("[FILE ...] [options]", "what requests cost, and what fills the window", COUNT, COUNT_EXAMPLES),
-    "fit": ("[FILE ...] [options]", "make requests fit", FIT, FIT_EXAMPLES),
-    "explain": ("[FILE] [options]", "what fit would do to a request, and why", EXPLAIN, EXPLAIN_EXAMPLES),
+    "count": (
+        "[FILE ...] [options]",
+        "what requests cost, and what fills the window",
+        COUNT,
+        COUNT_EXAMPLES,
+        EXIT_CODES,
+    ),
+    "fit": ("[FILE ...] [options]", "make requests fit", FIT, FIT_EXAMPLES, EXIT_CODES),
+    "explain": (
+        "[FILE] [options]",
+        "what fit would do to a request, and why",
+        EXPLAIN,
+        EXPLAIN_EXAMPLES,
+        EXIT_CODES,
+    ),
+    **keeping.COMMANDS,
 }
 
 
@@ -99,13 +118,13 @@ def parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
         prog="ullage",
         usage="ullage COMMAND [options]",
         description=DESCRIPTION,
-        epilog=f"{EXIT_CODES}\n\nullage COMMAND --help tells more.",
+        epilog=f"{ALL_EXIT_CODES}\n\nullage COMMAND --help tells more.",
         formatter_class=Formatter,
         allow_abbrev=False,
     )
     root.add_argument("--version", action="store_true", help="print the version and leave")
     root.set_defaults(run=lambda options: _nothing(root, options))
-    commands = root.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    commands = root.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, prog="ullage")
 
     count = _command(commands, "count", _count)
     _files(count)
@@ -131,17 +150,19 @@ def parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     _request_options(explain)
     _fit_options(explain, defaults)
     explain.add_argument("--json", action="store_true", help="print the explanation as one JSON object")
+
+    keeping.add_commands(commands, _command)
     return root
 
 
 def _command(commands: Any, name: str, run: Callable[..., int]) -> Any:
-    usage, brief, description, examples = COMMANDS[name]
+    usage, brief, description, examples, codes = COMMANDS[name]
     made = commands.add_parser(
         name,
         usage=f"ullage {name} {usage}",
         help=brief,
         description=description,
-        epilog=f"{examples}\n\n{EXIT_CODES}",
+        epilog=f"{examples}\n\n{codes}",
         formatter_class=Formatter,
         allow_abbrev=False,
     )
