@@ -36,7 +36,8 @@ bench: $(VENV)/installed
 	$(BIN)/python -m bench
 
 soak: $(VENV)/installed
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_promises.py
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_promises.py tests/test_context.py tests/test_window.py
+	ULLAGE_KILLS=50 $(BIN)/python -m pytest tests/test_store.py -k killed
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

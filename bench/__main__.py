@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench import adversarial, calibration, coldstart, conversation, history, peers
+from bench import adversarial, calibration, coldstart, conversation, history, peers, store
 from bench.shared import AbsentError, data, run, scorer
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
     "evidence": (evidence.__doc__, evidence),
     "history": (history.__doc__, history.main),
     "conversation": (conversation.__doc__, conversation.main),
+    "store": (store.__doc__, store.main),
     "peers": (peers.__doc__, peers.main),
 }
 

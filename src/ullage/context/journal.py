@@ -62,7 +62,8 @@ class Journal(Protocol):
         earliest kept where several fit."""
 
     def search(self, words: str, session: str | None = None, most: int = 20) -> Sequence[Piece]:
-        """The pieces in which all the words stand, the best first; of one session or of all."""
+        """The pieces in which all the words stand, or words that begin so, the best first; of one session
+        or of all, where a text that several kept comes once."""
 
     def remember(self, content: str, kind: str = "") -> Item:
         """Keeps something for every conversation."""
@@ -119,8 +120,12 @@ class MemoryJournal:
         """The pieces in which all the words stand, the newest first."""
         wanted = words.lower().split()
         pieces = [piece for piece in self._all(session) if session in {None, piece.session}]
-        found = [piece for piece in reversed(pieces) if all(word in piece.text.lower() for word in wanted)]
-        return found[:most] if wanted else []
+        found = {
+            piece.handle: piece
+            for piece in reversed(pieces)
+            if wanted and all(word in piece.text.lower() for word in wanted)
+        }
+        return list(found.values())[:most]
 
     def _all(self, first: str | None) -> list[Piece]:
         with self._lock:

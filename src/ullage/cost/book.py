@@ -81,7 +81,7 @@ class Book(Protocol):
     def settle(self, reservation: Reservation, entry: Entry) -> bool:
         """Books what a call really used and ends its reservation, released in between or not.
 
-        False, and nothing is booked, where the reservation was settled or withdrawn before.
+        False, and nothing is booked, where the reservation was settled or withdrawn before, or never made.
         """
 
     def release(self, reservation: Reservation) -> bool:
