@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.errors import ConfigurationError
-from ullage.usage import MOST_TOKENS, Meter, Slot, Usage, detail, notable_estimate, read_usage
+from ullage.usage import Meter, Slot, Usage, detail, notable_estimate, read_usage
+from ullage.wire.usage import MOST_TOKENS
 
 COUNTS = st.integers(0, 10**7)
 COSTS = st.none() | st.decimals(0, 100, places=9)

@@ -10,14 +10,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import ConfigurationError
+from ullage.wire.usage import MOST_TOKENS, counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MONEY = decimal.Context(prec=100)
 """Sums of money are exact, whatever precision the caller's own decimal context has."""
-MOST_TOKENS = 10**9
-"""A figure above this is no count of one request's tokens, whoever tells it."""
 MOST_DOLLARS = 10**6
 """A figure above this is no price of one request."""
 NOBODY, MAIN = "?", "main"
@@ -80,38 +79,17 @@ class Crossed:
 
 # Reading what providers tell -------------------------------------------------------------------------
 
-# field of Usage → where it may stand, the first that is there; a dot leads into an object
-PLACES: Mapping[str, tuple[str, ...]] = {
-    "prompt": ("prompt_tokens", "input_tokens"),
-    "completion": ("completion_tokens", "output_tokens"),
-    "cached_read": (
-        "prompt_tokens_details.cached_tokens",
-        "input_tokens_details.cached_tokens",
-        "cache_read_input_tokens",
-        "prompt_cache_hit_tokens",
-    ),
-    "cache_write": (
-        "prompt_tokens_details.cache_write_tokens",
-        "input_tokens_details.cache_write_tokens",
-        "cache_creation_input_tokens",
-    ),
-    "reasoning": (
-        "completion_tokens_details.reasoning_tokens",
-        "output_tokens_details.reasoning_tokens",
-        "output_tokens_details.thinking_tokens",
-    ),
-}
+SUMMED = tuple(field.name for field in fields(Usage) if field.name != "cost")
+"""The counts of a Usage."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "prompt": ("cached_read", "cache_write"),
     "completion": ("reasoning",),
 }
 """What of Usage is a part of what."""
-BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic tells these beside `input_tokens`; the whole prompt is the sum."""
 
 
-def read_usage(told: Usage | Mapping[str, Any] | None) -> Usage:
-    """The usage in a mapping of OpenAI's shape (chat or responses) or Anthropic's.
+def read_usage(told: Usage | Mapping[str, Any] | None, api: str | None = None) -> Usage:
+    """The usage in a provider's own object; without `api`, OpenAI's (chat or responses) or Anthropic's.
 
     What is missing, is no whole number or cannot be true (below 0, above a billion tokens or a million
     dollars) adds nothing. Where a part is more than its whole, the provider tells the parts beside it, as
@@ -119,27 +97,25 @@ def read_usage(told: Usage | Mapping[str, Any] | None) -> Usage:
     """
     if told is None:
         return Usage()
+    counted = dict.fromkeys(SUMMED, 0)
     if isinstance(told, Usage):
-        counts, cost = {name: _count(getattr(told, name)) for name in PLACES}, told.cost
+        counted |= {name: _count(getattr(told, name)) for name in SUMMED}
+        cost = told.cost
     else:
-        counts, cost = {name: _first(told, places) for name, places in PLACES.items()}, told.get("cost")
-        if "prompt_tokens" not in told:
-            counts["prompt"] += sum(_count(told.get(name)) for name in BESIDE)
+        counted |= counts(told, api or _api(told)) or {}
+        cost = told.get("cost")
     for whole, parts in PARTS.items():
-        if max(counts[part] for part in parts) > counts[whole]:
-            counts[whole] += sum(counts[part] for part in parts)
-    return Usage(**counts, cost=_told_cost(cost))
+        if max(counted[part] for part in parts) > counted[whole]:
+            counted[whole] += sum(counted[part] for part in parts)
+    return Usage(**counted, cost=_told_cost(cost))
 
 
-def _first(told: Mapping[str, Any], places: tuple[str, ...]) -> int:
-    for place in places:
-        outer, _, inner = place.partition(".")
-        value = told.get(outer)
-        if inner:
-            value = value.get(inner) if isinstance(value, dict) else None
-        if value is not None:
-            return _count(value)
-    return 0
+def _api(told: Mapping[str, Any]) -> str:
+    """The API whose words these are."""
+    if "prompt_tokens" in told or "completion_tokens" in told:
+        return "openai.chat"
+    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    return "anthropic.messages" if any(name in told for name in cached) else "openai.responses"
 
 
 def _count(value: object) -> int:
@@ -242,11 +218,8 @@ class Meter:
             self._warned.clear()
 
 
-_SUMMED = tuple(field.name for field in fields(Usage) if field.name != "cost")
-
-
 def _plus(slot: Slot, used: Usage, cost: Decimal | None, estimate: int) -> Slot:
-    sums = {name: getattr(slot, name) + getattr(used, name) for name in _SUMMED}
+    sums = {name: getattr(slot, name) + getattr(used, name) for name in SUMMED}
     return replace(
         slot,
         calls=slot.calls + 1,

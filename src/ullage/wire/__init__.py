@@ -30,7 +30,7 @@ TABLE: Mapping[str, tuple[str, str | None]] = {
     "gemini.count_tokens": ("gemini.read", None),
     "bedrock.converse": ("bedrock.read", None),
     "bedrock.invoke": ("bedrock.read_invoke", None),
-    "ollama.chat": ("ollama.read", None),
+    "ollama.chat": ("ollama.read", "ollama_writing.write"),
     "cohere.chat.v1": ("cohere.read_v1", None),
     "cohere.chat.v2": ("cohere.read_v2", None),
 }
