@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import ullage
+from ullage.tokens.bounds import BOUNDS
 from ullage.tokens.families import family, family_name, rows
 from ullage.tokens.rules import RULES
 from ullage.tokens.vocabularies import VOCABULARIES, vocabulary
@@ -141,7 +142,7 @@ def test_every_row_is_well_formed(name: str) -> None:
     row = family(name)
     assert row.vocabulary in VOCABULARIES or row.vocabulary in RULES
     assert 0.5 <= row.scale <= 2
-    assert row.bound in {"margin", "scaled", "any"}
+    assert row.bound in BOUNDS
     for part in (row, row.tools, row.schema):
         assert 0 <= (part.margin or 0) < 1
         assert part.margin_once >= 0

@@ -7,7 +7,10 @@ UllageError
 ├── ContextOverflowError                 what must be sent does not fit
 ├── BudgetExceeded                       a call that could cost more than a cap leaves
 ├── Conflict                             a conversation that went on somewhere else
-└── StoreError                           a store that cannot be used as it is
+├── StoreError                           a store that cannot be used as it is
+├── LocalModelError                      the embedded model cannot run as things are
+└── ProviderError                        a provider refused or failed
+    └── StreamBroken                     an answer that ended before its end
 
 Each carries its figures as attributes, and its text says what to do.
 """
@@ -67,9 +70,18 @@ REMEDIES: Mapping[str, str] = {
 class ContextOverflowError(UllageError):
     """The part of the request that must be sent is larger than the limit, after all trimming."""
 
-    def __init__(self, tokens: int, limit: int, breakdown: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        limit: int,
+        breakdown: Mapping[str, int] | None = None,
+        *,
+        told: int | None = None,
+    ) -> None:
         self.tokens = tokens
         self.limit = limit
+        self.told = told
+        """The provider's own count, where it was the provider who refused and said so."""
         self.breakdown: Mapping[str, int] = dict(breakdown or {})
         text = (
             f"Cannot fit request: {tokens} tokens after trimming, {limit} allowed. "
@@ -118,3 +130,33 @@ class Conflict(UllageError):  # noqa: N818 - the same form
 
 class StoreError(UllageError):
     """A store that is damaged, too new, or out of reach; it was left as it is."""
+
+
+class LocalModelError(UllageError):
+    """The embedded model cannot run: the runtime or the file is missing, or does not load."""
+
+
+class ProviderError(UllageError):
+    """A provider refused a request or failed at it; `may_retry` says whether trying again could help."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        may_retry: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        self.reason = reason
+        self.status = status
+        self.code = code
+        """The provider's own name for what is wrong."""
+        self.may_retry = may_retry
+        self.retry_after = retry_after
+        """The seconds that the provider asks to wait."""
+        super().__init__(reason)
+
+
+class StreamBroken(ProviderError):  # noqa: N818 - the same form
+    """An answer that ended before its end; what had come until then has been handed on."""

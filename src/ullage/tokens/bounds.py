@@ -106,9 +106,22 @@ def one_sided(text: str, tokens: int) -> int:
     return 0
 
 
+def small_vocabulary(text: str, tokens: int) -> int:
+    """The most tokens that a vocabulary of some 50,000 pieces, trained on English, makes of `text`.
+
+    Of other scripts it knows little but their bytes, and it never needs more tokens than those.
+    """
+    foreign = 0 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) - len(text)
+    return max(any_vocabulary(text, tokens), math.ceil(SMALL * tokens)) + foreign
+
+
+SMALL = 1.5
+"""How many times o200k's tokens such a vocabulary needs for English and for code, at most."""
+
 BOUNDS: Mapping[str, Callable[[str, int], int] | None] = {
     "margin": None,
     "scaled": one_sided,
     "any": any_vocabulary,
+    "small": small_vocabulary,
 }
 """The bounds that a family can name."""

@@ -47,7 +47,8 @@ class Counter:
 
     def __init__(self, family: Family, measures: Measures) -> None:
         self.family = family
-        self.exact = family.exact and not (measures.custom or family.margin or family.margin_once)
+        ruled = family.exact and not (measures.custom or family.margin or family.margin_once)
+        self.exact = ruled or measures.exact
         self._measures = measures
         self._measure, self._upper = measures.text, measures.upper
         self._scale = 1.0 if measures.custom else family.scale

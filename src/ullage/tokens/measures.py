@@ -36,12 +36,16 @@ class Measures:
     """The bound that a text's ceiling holds to beside the margin."""
     custom: bool = False
     """Whether a caller registered the tokenizer: it is taken at its word."""
+    exact: bool = False
+    """Whether that tokenizer says of itself that it is the model's own."""
 
 
 def measures_of(family: Family, tokenizer: Tokenizer | None) -> Measures:
     """The measures of a registered tokenizer, or of the family's own vocabulary."""
     if tokenizer is not None:
-        return _measures(_checked(tokenizer), None, custom=True)
+        return _measures(
+            _checked(tokenizer), None, custom=True, exact=getattr(tokenizer, "exact", False) is True
+        )
     return _vocabulary_measures(family.vocabulary, family.bound)
 
 
@@ -59,7 +63,7 @@ def _vocabulary_measure(name: str) -> Measure:
     return remembered(lambda text: vocabulary(name).count(text))
 
 
-def _measures(text: Measure, upper: Measure | None, *, custom: bool = False) -> Measures:
+def _measures(text: Measure, upper: Measure | None, *, custom: bool = False, exact: bool = False) -> Measures:
     return Measures(
         text=text,
         compact=remembered(lambda each: text(compact(each))),
@@ -67,6 +71,7 @@ def _measures(text: Measure, upper: Measure | None, *, custom: bool = False) -> 
         arguments=remembered(arguments_in),
         upper=upper,
         custom=custom,
+        exact=exact,
     )
 
 

@@ -1,0 +1,1 @@
+"""Real models, streamed: every provider behind one small protocol."""

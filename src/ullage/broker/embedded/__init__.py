@@ -1,0 +1,37 @@
+"""The model in this process: SmolLM2-135M-Instruct, or any GGUF file, through llama.cpp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ullage.broker.embedded.provider import EmbeddedProvider
+from ullage.broker.embedded.vocabulary import ChatTokenizer, GgufTokenizer, tokenizer_of
+from ullage.broker.embedded.weights import find
+from ullage.tokens import register_tokenizer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "ABOUT",
+    "ChatTokenizer",
+    "EmbeddedProvider",
+    "GgufTokenizer",
+    "count_exactly",
+    "find",
+    "tokenizer_of",
+]
+
+ABOUT = """\
+SmolLM2-135M is a demonstration: it chats in simple English, makes facts up, and cannot use tools.
+For real work, `ullage model use` a larger GGUF file, a llama.cpp or Ollama server, or a provider."""
+"""What the embedded model is, for a face to show."""
+
+
+def count_exactly(path: Path | None = None) -> bool:
+    """Counts SmolLM2 by its own vocabulary from now on; False, and as before, where its file is missing."""
+    found = find(path)
+    if found is None:
+        return False
+    register_tokenizer("smollm2", ChatTokenizer(tokenizer_of(found)))
+    return True

