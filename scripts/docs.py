@@ -99,6 +99,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "help-count": lambda: help_of("count"),
     "help-fit": lambda: help_of("fit"),
     "help-explain": lambda: help_of("explain"),
+    "help-ask": lambda: help_of("ask"),
+    "help-model": lambda: help_of("model"),
     "help-cost": lambda: help_of("cost"),
     "help-memory": lambda: help_of("memory"),
     "help-memory-add": lambda: help_of("memory", "add"),

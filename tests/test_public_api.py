@@ -12,9 +12,10 @@ from ullage.errors import InvalidConversation
 from ullage.pairing import check_conversation
 
 PUBLIC = """
-Budget BudgetExceeded BudgetReport Calibration Change Compress ConfigurationError Conflict Context
-ContextOverflowError Count FitPolicy Fitted InvalidConversation InvalidRequest Ledger Meter ModelInfo
-StoreError Tokenizer UllageError Usage Window __version__ check_budget count count_request
+Budget BudgetExceeded BudgetReport Calibration Change Client Compress ConfigurationError Conflict Context
+ContextOverflowError Count FitPolicy Fitted InvalidConversation InvalidRequest Ledger LocalModelError Meter
+ModelInfo ProviderError StoreError StreamBroken
+Tokenizer UllageError Usage Window __version__ check_budget count count_request
 enforce_context_limit fit get_tokenizer model_info register_model register_tokenizer
 """
 

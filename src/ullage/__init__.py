@@ -19,7 +19,10 @@ if TYPE_CHECKING:
         ContextOverflowError,
         InvalidConversation,
         InvalidRequest,
+        LocalModelError,
+        ProviderError,
         StoreError,
+        StreamBroken,
         UllageError,
     )
     from ullage.fitting import (
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from ullage.models import ModelInfo, model_info, register_model
     from ullage.tokens import Count, Tokenizer, count, count_request, get_tokenizer, register_tokenizer
     from ullage.tokens.calibration import Calibration
+    from ullage.turn import Client
     from ullage.usage import Meter, Usage
 
 __version__ = "0.1.0"
@@ -46,6 +50,7 @@ __all__ = [
     "BudgetReport",
     "Calibration",
     "Change",
+    "Client",
     "Compress",
     "ConfigurationError",
     "Conflict",
@@ -57,9 +62,12 @@ __all__ = [
     "InvalidConversation",
     "InvalidRequest",
     "Ledger",
+    "LocalModelError",
     "Meter",
     "ModelInfo",
+    "ProviderError",
     "StoreError",
+    "StreamBroken",
     "Tokenizer",
     "UllageError",
     "Usage",
@@ -86,6 +94,7 @@ _HOMES = (
     "ullage.tokens.calibration",
     "ullage.context",
     "ullage.cost",
+    "ullage.turn",
 )
 
 

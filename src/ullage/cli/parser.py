@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ullage.cli import keeping
+from ullage.cli import asking, keeping, model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +78,8 @@ COMMANDS = {
         EXPLAIN_EXAMPLES,
         EXIT_CODES,
     ),
+    **asking.COMMANDS,
+    **model.COMMANDS,
     **keeping.COMMANDS,
 }
 
@@ -151,6 +153,8 @@ def parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     _fit_options(explain, defaults)
     explain.add_argument("--json", action="store_true", help="print the explanation as one JSON object")
 
+    asking.add_commands(commands, _command)
+    model.add_commands(commands, _command)
     keeping.add_commands(commands, _command)
     return root
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "[interrupted]"
 """The result of a call whose program ended before it answered."""
+WORTHWHILE = 1.05
+"""How much more room a tighter ceiling must give before the history is read again for it."""
 
 
 class Context:
@@ -115,7 +117,7 @@ class Context:
     @classmethod
     def resume(cls, session: str, journal: Journal, **options: Any) -> Context:
         """The conversation as it was kept; calls that were never answered get the result `[interrupted]`."""
-        context = cls(session=session, journal=journal, **options)
+        context = cls(session=session or None, journal=journal, **options)
         for call in context.waiting:
             context.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
         return context
@@ -250,11 +252,13 @@ class Context:
     def recalibrate(self, factor: Factor, *, at_once: bool = False) -> None:
         """Counts by another factor: from the next trim on, or at once after a provider's overflow error."""
         self._next_factor = factor
-        if at_once:
-            self._adopt_factor()
+        if at_once and factor != self.bounds.factor:
+            self._folds.bounds = replace(self.bounds, factor=factor)
 
     def _adopt_factor(self) -> None:
-        if self._next_factor != self.bounds.factor:
+        """Takes a new factor over that leaves less room, or so much more that reading all again pays."""
+        now, then = (factor.limit(self.limit) for factor in (self.bounds.factor, self._next_factor))
+        if then < now or then > now * WORTHWHILE:
             self._folds.bounds = replace(self.bounds, factor=self._next_factor)
 
     # The blocks of the prompt -----------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""`ullage ask`: one turn from the command line, streamed, kept and on the bill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from ullage import store
+from ullage.broker.embedded import ABOUT
+from ullage.broker.events import Finished, Text
+from ullage.broker.opening import EMBEDDED, open_provider
+from ullage.cli.reading import encode
+from ullage.context import Context
+from ullage.cost import Ledger
+from ullage.errors import (
+    BudgetExceeded,
+    ConfigurationError,
+    Conflict,
+    ContextOverflowError,
+    LocalModelError,
+    ProviderError,
+    StoreError,
+    StreamBroken,
+    UllageError,
+)
+from ullage.tokens.calibration import Calibration
+from ullage.turn import Client, Settled
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping
+
+    from ullage.broker.opening import Opened
+    from ullage.store import Store
+
+CODES: Mapping[type[UllageError], int] = {
+    StreamBroken: 5,
+    ProviderError: 1,
+    ContextOverflowError: 3,
+    BudgetExceeded: 4,
+    ConfigurationError: 2,
+    LocalModelError: 2,
+    StoreError: 2,
+    Conflict: 1,
+}
+"""Exit codes by what went wrong; the first that fits counts."""
+
+PROMPT = "You are a helpful assistant. Answer briefly and to the point."
+LOCAL_OUTPUT = 512
+"""The longest answer of a model whose limit is not known otherwise."""
+
+
+def run(options: Namespace) -> int:
+    """Asks, prints the answer as it comes, and returns the exit code."""
+    question = _question(options.question)
+    try:
+        with store.open(options.store) as kept:
+            return asyncio.run(_ask(question, options, kept))
+    except tuple(CODES) as error:
+        if options.json:
+            told = {"type": type(error).__name__, "message": str(error)}
+            sys.stdout.buffer.write(encode({"error": told}))
+        else:
+            sys.stderr.write(f"ullage: {error}\n")
+        return next(code for kind, code in CODES.items() if isinstance(error, kind))
+
+
+def _question(words: list[str]) -> str:
+    """The words, and what is piped in behind them."""
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    question = "\n\n".join(filter(str.strip, (" ".join(words), piped)))
+    if not question:
+        raise ConfigurationError('nothing is asked; try: ullage ask "How long is the Nile?"')
+    return question
+
+
+async def _ask(question: str, options: Namespace, kept: Store) -> int:
+    name = options.model or kept.preferences.get("model", EMBEDDED)
+    opened = open_provider(name, environ=os.environ, window=options.window)
+    if name == EMBEDDED and sys.stderr.isatty():
+        sys.stderr.write(f"{ABOUT}\n\n")
+    try:
+        context = await _context(opened, options, kept)
+        ledger = Ledger(
+            book=kept.book, session=context.session, project=options.project, cap_at_dollars=options.cap
+        )
+        client = Client(
+            opened.provider,
+            ledger=ledger,
+            calibration=Calibration(kept.calibration),
+            max_output=options.max_output or (LOCAL_OUTPUT if opened.local else None),
+            local=opened.local,
+        )
+        context.append_user(question)
+        await _answer(client, context, options)
+    finally:
+        await opened.provider.close()
+    return 0
+
+
+async def _context(opened: Opened, options: Namespace, kept: Store) -> Context:
+    """The session, held to what the server, the table of models or the user says that its window is."""
+    provider = opened.provider
+    window = options.window or _within(await provider.window(), opened.most_window)
+    return Context.resume(
+        options.session or "",
+        kept.journal,
+        model=provider.model,
+        system_prompt=PROMPT if options.system is None else options.system,
+        window=window,
+        reserved_output=options.max_output or (LOCAL_OUTPUT if opened.local and window else None),
+        token_budget=None,
+        max_turns=None,
+        factor=Calibration(kept.calibration).factor(provider.endpoint, provider.model),
+    )
+
+
+def _within(window: int | None, most: int | None) -> int | None:
+    return window if window is None or most is None else min(window, most)
+
+
+async def _answer(client: Client, context: Context, options: Namespace) -> None:
+    """Prints the answer: as it comes, or as one object at its end."""
+    texts: list[str] = []
+    reason, settled, ended = "", None, True
+    async with aclosing(client.stream(context)) as events:  # type: ignore[type-var]
+        try:
+            async for event in events:
+                if isinstance(event, Text):
+                    texts.append(event.text)
+                    if not options.json:
+                        ended = event.text.endswith("\n")
+                        _print(event.text)
+                elif isinstance(event, Finished):
+                    reason = event.reason
+                elif isinstance(event, Settled):
+                    settled = event
+        finally:
+            if not ended:
+                _print("\n")
+    if options.json and settled is not None:
+        sys.stdout.buffer.write(encode(_told("".join(texts), reason, settled, context)))
+    for warning in settled.warnings if settled else ():
+        sys.stderr.write(f"ullage: {warning.text}\n")
+    if reason == "length" and not options.json:
+        sys.stderr.write("ullage: the answer was cut off at its longest; --max-output allows a longer one\n")
+
+
+def _print(text: str) -> None:
+    """Writes at once; on a terminal without what could move the cursor."""
+    if sys.stdout.isatty():
+        text = "".join(each for each in text if each.isprintable() or each in "\n\t")
+    sys.stdout.write(text.encode("utf-8", "replace").decode())
+    sys.stdout.flush()
+
+
+def _told(text: str, reason: str, settled: Settled, context: Context) -> dict[str, Any]:
+    usage = settled.usage
+    return {
+        "text": text,
+        "finish": reason,
+        "session": context.session,
+        "model": context.bounds.model,
+        "usage": {
+            "prompt": usage.prompt,
+            "completion": usage.completion,
+            "cached_read": usage.cached_read,
+            "cache_write": usage.cache_write,
+            "reasoning": usage.reasoning,
+            "told": settled.told,
+        },
+        "cost": None if settled.cost is None else str(settled.cost),
+        "context": {
+            "tokens": settled.fitted.count.tokens,
+            "limit": settled.fitted.limit,
+            "dropped": settled.fitted.dropped,
+            "truncated": settled.fitted.truncated,
+        },
+    }

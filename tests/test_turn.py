@@ -1,0 +1,217 @@
+"""The straight line: what a turn does when all goes well, and what is left when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from ullage.broker.events import Finished, Reasoning, Text, ToolCall, Used
+from ullage.context import Context
+from ullage.cost import Ledger
+from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StreamBroken
+from ullage.testing import ScriptedProvider
+from ullage.turn import Client, Settled, TurnEvent
+from ullage.usage import Meter, Usage
+
+ANSWER = (Text("Seven "), Text("boats."), Used(Usage(prompt=120, completion=4)), Finished("stop"))
+
+
+def asked(question: str = "How many boats?", **options: Any) -> Context:
+    context = Context(system_prompt="You keep the books.", **options)
+    context.append_user(question)
+    return context
+
+
+def played(client: Client, context: Context, **options: Any) -> list[TurnEvent]:
+    async def main() -> list[TurnEvent]:
+        return [event async for event in client.stream(context, **options)]
+
+    return asyncio.run(main())
+
+
+def test_an_answer_is_handed_on_appended_settled_and_learned_from() -> None:
+    provider = ScriptedProvider([ANSWER])
+    client, context = Client(provider, max_output=100), asked()
+    *events, settled = played(client, context)
+    assert events == list(ANSWER)
+    assert context.turns[-1] == {"role": "assistant", "content": "Seven boats."}
+    assert isinstance(settled, Settled)
+    assert settled.told
+    assert settled.usage.prompt == 120
+    assert settled.cost == Decimal(120) * Decimal("2.5e-6") + Decimal(4) * Decimal("1e-5")
+    assert client.ledger.used() == (settled.cost, 0)
+    assert context.total_tokens() == (120, 4)
+    assert context.meter.slots["gpt-4o", "main"].estimate == settled.fitted.count.tokens
+    assert len(context.requests) == 1
+    (ask,) = provider.asked
+    assert ask.messages == tuple(settled.fitted.messages)
+    assert ask.max_output == 100
+
+
+def test_calls_are_appended_as_calls() -> None:
+    events = (
+        Reasoning("hm"),
+        Text("Let me look."),
+        ToolCall("a", "look", '{"at": 1}'),
+        Finished("tool_calls"),
+    )
+    context = asked()
+    played(Client(ScriptedProvider([events])), context)
+    assert context.waiting == ("a",)
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    assert context.turns[-1] == {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
+
+
+def test_usage_that_nobody_told_is_estimated_and_says_so() -> None:
+    context = asked()
+    settled = played(Client(ScriptedProvider([(Text("Seven boats."), Finished("stop"))])), context)[-1]
+    assert isinstance(settled, Settled)
+    assert not settled.told
+    assert settled.usage == Usage(prompt=settled.fitted.count.tokens, completion=3)
+
+
+def test_a_cap_is_refused_before_anything_is_sent() -> None:
+    provider, context = ScriptedProvider([ANSWER]), asked()
+    client = Client(provider, ledger=Ledger(cap_at_dollars="0.0001"), max_output=1_000)
+    with pytest.raises(BudgetExceeded):
+        played(client, context)
+    assert provider.asked == []
+    assert len(context) == 1
+    assert client.ledger.used() == (0, 0)
+
+
+def test_a_local_model_is_held_to_no_cap_and_costs_nothing_that_is_known() -> None:
+    client = Client(ScriptedProvider([ANSWER]), ledger=Ledger(cap_at_dollars=0), local=True)
+    context = asked()
+    settled = played(client, context)[-1]
+    assert isinstance(settled, Settled)
+    assert settled.cost is None
+    assert context.total_cost() is None
+
+
+def test_what_the_provider_finds_too_long_is_refitted_once() -> None:
+    provider = ScriptedProvider([[ContextOverflowError(900, 600, told=900)], ANSWER])
+    context = Context(token_budget=600, system_prompt="Be brief.")
+    for number in range(8):
+        context.append_user(f"Question {number}. " + "word " * 20)
+        context.append({"role": "assistant", "content": "Answer. " + "more " * 20})
+    context.append_user("And now?")
+    client = Client(provider, max_output=50)
+    played(client, context)
+    first, second = provider.asked
+    assert len(second.messages) < len(first.messages)
+    assert context.turns[-1]["content"] == "Seven boats."
+    assert client.ledger.used()[1] == 0
+
+
+def test_a_provider_that_always_finds_it_too_long_is_not_asked_for_ever() -> None:
+    errors = [[ContextOverflowError(900, 600, told=700)] for _ in range(5)]
+    provider, context = ScriptedProvider(errors), asked(token_budget=600)
+    client = Client(provider, max_output=50)
+    with pytest.raises(ContextOverflowError):
+        played(client, context)
+    assert len(provider.asked) == 2
+    assert len(context) == 1
+    assert client.ledger.used() == (0, 0)
+
+
+def test_a_broken_stream_keeps_what_arrived_and_is_paid_for() -> None:
+    broken = StreamBroken("the connection was cut")
+    script = [(Text("Seven bo"), ToolCall("a", "look", "{}"), broken)]
+    client, context = Client(ScriptedProvider(script), max_output=50), asked()
+    with pytest.raises(StreamBroken):
+        played(client, context)
+    assert context.turns[-1] == {"role": "assistant", "content": "Seven bo"}
+    spent, held = client.ledger.used()
+    assert spent > 0
+    assert held == 0
+
+
+def test_what_was_refused_costs_nothing_and_the_question_stays() -> None:
+    client = Client(ScriptedProvider([[ProviderError("no", status=401)]]), max_output=50)
+    context = asked()
+    with pytest.raises(ProviderError):
+        played(client, context)
+    assert client.ledger.used() == (0, 0)
+    assert len(context) == 1
+    context.append_user("Hello?")
+    assert len(context.to_messages()) == 2
+
+
+@pytest.mark.parametrize("events", [0, 1, 2])
+def test_who_stops_listening_still_pays_and_keeps_what_came(events: int) -> None:
+    client, context = Client(ScriptedProvider([ANSWER]), max_output=50), asked()
+
+    async def main() -> None:
+        async with aclosing(client.stream(context)) as stream:  # type: ignore[type-var]
+            for _ in range(events):
+                await anext(stream)
+
+    asyncio.run(main())
+    spent, held = client.ledger.used()
+    assert held == 0
+    assert (spent > 0) == (events > 0)
+    assert len(context) == 1 + (events > 0)
+
+
+def test_a_turn_that_is_cancelled_is_settled() -> None:
+    class Endless(ScriptedProvider):
+        async def stream(self, ask: Any) -> Any:
+            self.asked.append(ask)
+            yield Text("Seven ")
+            await asyncio.sleep(60)
+
+    client, context = Client(Endless([]), max_output=50), asked()
+
+    async def main() -> None:
+        heard = asyncio.Event()
+
+        async def listen() -> None:
+            async for _ in client.stream(context):
+                heard.set()
+
+        task = asyncio.create_task(listen())
+        await heard.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert context.turns[-1]["content"] == "Seven "
+    assert client.ledger.used()[1] == 0
+    assert client.ledger.used()[0] > 0
+
+
+@pytest.mark.parametrize("prompt", [0, -5, 10**15])
+def test_wrong_usage_teaches_nothing(prompt: int) -> None:
+    script = [(Text("Seven."), Used(Usage(prompt=prompt, completion=1)), Finished("stop"))] * 30
+    client, context = Client(ScriptedProvider(script), local=True), asked()
+    for _ in range(30):
+        played(client, context)
+        context.append_user("And now?")
+    assert (
+        context.fitted().count
+        == Context.resume(context.session, context.journal, system_prompt="You keep the books.")
+        .fitted()
+        .count
+    )
+
+
+def test_warnings_come_with_the_end_of_the_turn() -> None:
+    context = asked(meter=Meter(warn_at_tokens=100))
+    settled = played(Client(ScriptedProvider([ANSWER])), context)[-1]
+    assert isinstance(settled, Settled)
+    assert [warning.kind for warning in settled.warnings] == ["tokens"]
+
+
+def test_the_server_counts_only_where_that_is_switched_on() -> None:
+    context = asked()
+    provider = ScriptedProvider([])
+    ours = asyncio.run(Client(provider).count(context))
+    theirs = asyncio.run(Client(provider, use_endpoint=True).count(context))
+    assert ours == context.fitted().count
+    assert (theirs.tokens, theirs.ceiling, theirs.exact) == (2, 2, True)
