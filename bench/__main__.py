@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench import adversarial, calibration, coldstart, conversation, history, peers, store
+from bench import adversarial, calibration, coldstart, conversation, history, peers, served, store, streams
 from bench.shared import AbsentError, data, run, scorer
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
     "history": (history.__doc__, history.main),
     "conversation": (conversation.__doc__, conversation.main),
     "store": (store.__doc__, store.main),
+    "streams": (streams.__doc__, streams.main),
+    "served": (served.__doc__, served.main),
     "peers": (peers.__doc__, peers.main),
 }
 

@@ -383,6 +383,25 @@ def test_undo_takes_back_the_last_exchange() -> None:
     assert list(context.undo()) == []
 
 
+def test_a_conversation_is_made_compact_by_command_and_stays_so() -> None:
+    context = Context(token_budget=4_000)
+    talk(context, 30)
+    context.append_user("And now?")
+    before = context.count().ceiling
+    saved = context.compact()
+    assert saved > 500
+    after = context.fitted()
+    assert after.count.ceiling <= before - saved + 5
+    assert after.messages[-1]["content"] == "And now?"
+    assert after.dropped
+    assert all(context.recall(change.handle) for change in context.changes)
+    again = Context.resume(context.session, context.journal, token_budget=4_000)
+    assert again.to_messages() == context.to_messages()
+    context.append(calls("a"))
+    with pytest.raises(InvalidConversation, match="without a result"):
+        context.compact()
+
+
 def test_a_conversation_is_resumed_as_it_was() -> None:
     context = Context(token_budget=700)
     talk(context, 60)

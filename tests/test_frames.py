@@ -116,3 +116,10 @@ def test_a_line_of_json_is_a_frame_and_a_cut_one_is_not() -> None:
     assert framed(JsonLinesFramer(), [stream]) == [Frame('{"a": 1}'), Frame('{"b": "é"}')]
     assert framed(JsonLinesFramer(), [stream + b'{"c": 1}'])[2:] == [Frame('{"c": 1}')]
     assert framed(JsonLinesFramer(), [stream + b'{"c": 1'])[2:] == []
+
+
+def test_an_error_in_a_field_of_its_own_is_read_as_one() -> None:
+    framer = SseFramer()
+    (frame,) = framer.feed(b'error: {"code": 400, "message": "too long"}\n\n')
+    assert frame.data == '{"error":{"code": 400, "message": "too long"}}'
+    assert list(framer.feed(b"error: none\n\n")) == []

@@ -109,14 +109,34 @@ def test_what_the_provider_finds_too_long_is_refitted_once() -> None:
 
 
 def test_a_provider_that_always_finds_it_too_long_is_not_asked_for_ever() -> None:
-    errors = [[ContextOverflowError(900, 600, told=700)] for _ in range(5)]
-    provider, context = ScriptedProvider(errors), asked(token_budget=600)
+    provider = ScriptedProvider([[ContextOverflowError(0, 0)] for _ in range(5)])
+    context = long_talk()
     client = Client(provider, max_output=50)
     with pytest.raises(ContextOverflowError):
         played(client, context)
     assert len(provider.asked) == 2
-    assert len(context) == 1
     assert client.ledger.used() == (0, 0)
+    assert context.limit == 2_000  # nobody said that the window is smaller
+
+
+@pytest.mark.parametrize("error", [(0, 0, None), (900, 700, None), (9_000, 700, 9_000)])
+def test_the_second_try_is_smaller_whatever_the_refusal_says(error: tuple[int, int, int | None]) -> None:
+    tokens, limit, told = error
+    provider = ScriptedProvider([[ContextOverflowError(tokens, limit, told=told)], ANSWER])
+    context = long_talk()
+    played(Client(provider, max_output=50), context)
+    first, second = (sum(len(each["content"]) for each in ask.messages) for ask in provider.asked)
+    assert second < first
+    assert context.limit == (650 if limit else 2_000)
+
+
+def long_talk() -> Context:
+    context = Context(token_budget=2_000, system_prompt="Be brief.")
+    for number in range(15):
+        context.append_user(f"Question {number}. " + "word " * 20)
+        context.append({"role": "assistant", "content": "Answer. " + "more " * 20})
+    context.append_user("And now?")
+    return context
 
 
 def test_a_broken_stream_keeps_what_arrived_and_is_paid_for() -> None:

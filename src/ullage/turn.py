@@ -48,6 +48,9 @@ class Settled:
     warnings: tuple[Crossed, ...] = ()
 
 
+SMALLER = 0.9
+"""How much of a request that was refused may be sent again, where nobody says how much is too much."""
+
 TurnEvent: TypeAlias = Event | Settled
 
 
@@ -90,10 +93,12 @@ class Client:
 
         A provider that finds the request too long teaches calibration, and the turn is refitted once.
         """
-        refused = False
+        refused, limit = False, None
         while True:
             await context.ready()
-            fitted = context.fitted(system_prompt_override=system_prompt_override, compress=compress)
+            fitted = context.fitted(
+                system_prompt_override=system_prompt_override, compress=compress, limit=limit
+            )
             call = _Call(self, context, fitted, category)
             try:
                 async with aclosing(self.provider.stream(call.ask)) as events:  # type: ignore[type-var]
@@ -104,9 +109,7 @@ class Client:
                 call.withdraw()
                 if refused or call.begun:
                     raise
-                refused = True
-                factor = self.calibration.overflowed(*self._key, fitted.estimate, error.told)
-                context.recalibrate(factor, at_once=True)
+                refused, limit = True, self._learn(context, fitted, error)
             except StreamBroken:
                 call.end()
                 raise
@@ -127,6 +130,15 @@ class Client:
         return (
             fitted.count if told is None else Count(told, told, exact=True, breakdown=fitted.count.breakdown)
         )
+
+    def _learn(self, context: Context, fitted: Fitted, error: ContextOverflowError) -> int:
+        """Takes a refusal for what it says, a larger count or a smaller window; gives the next limit."""
+        factor = self.calibration.overflowed(*self._key, fitted.estimate, error.told)
+        context.recalibrate(factor, at_once=True)
+        room = error.limit - (self.max_output or 0)
+        if room > 0:
+            context.hold_to(room)
+        return min(context.limit, factor.ceiling(int(fitted.estimate.ceiling * SMALLER)))
 
     @property
     def _key(self) -> tuple[str, str]:

@@ -93,6 +93,10 @@ class SseFramer:
             line = line.removeprefix(_BOM)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
+        if (
+            name == b"error" and value[:1] == b"{"
+        ):  # some llama.cpp servers tell an error in a field of its own
+            name, value = b"data", b'{"error":' + value + b"}"
         if name == b"data":
             self._size += len(value) + 1
             if self._size > self._most:

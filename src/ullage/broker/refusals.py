@@ -36,6 +36,7 @@ class Said(NamedTuple):
 
 OVERFLOW_CODES = frozenset({
     "context_length_exceeded", "exceed_context_size_error", "model_max_prompt_tokens_exceeded",
+    "context_too_large",
 })  # fmt: skip
 OVERFLOW_FIELDS = (("n_prompt_tokens", "n_ctx"),)
 """Pairs of fields: the prompt's tokens and the most; llama.cpp tells them so."""
@@ -61,6 +62,7 @@ OVERFLOW_TEXTS = (
     ),
     _text(_CONTEXT + r"your messages resulted in <told> tokens"),
     _text(_CONTEXT + _WHOLE),
+    _text(r"input tokens exceed the configured limit of <limit> tokens.{1,40}resulted in <told> tokens"),
     # OpenRouter, whose count of the prompt is only about right
     _text(_CONTEXT + r"you requested about <total> tokens"),
     # newer vLLM and what is built on it
@@ -72,13 +74,17 @@ OVERFLOW_TEXTS = (
     _text(r"passed <told> input tokens and requested <output> output.{1,60}context length is only <limit>"),
     _text(r"prompt \((?:total length )?<told>(?: tokens)?\) is too long.{1,60}\(context length <limit>\)"),
     # SGLang
-    _text(r"context length of <limit> tokens.{1,40}total of <total> tokens: <told> tokens from the input"),
+    _text(r"context length of <limit> tokens.{1,40}total of <total> tokens: <told> tokens from the "),
+    _text(r"input length \(<told> tokens\) exceeds the maximum allowed length \(<limit> tokens"),
     _text(r"input \(<told> tokens\) is longer than the model's context length \(<limit> tokens"),
     # Anthropic
     _text(r"prompt is too long: <told> tokens > <limit> maximum"),
     _text(r"exceed context limit: <told> \+ <output> > <limit>"),
     # llama.cpp, and LocalAI which hands it on
     _text(r"request \(<told> tokens\) exceeds the available context size \(<limit>"),
+    # LM Studio, GitHub Copilot
+    _text(r"keep the first <told> tokens when.{1,80}context length of only <limit> tokens"),
+    _text(r"prompt token count of <told> exceeds the limit of <limit>"),
     # Gemini, Vertex
     _text(r"input token count \(<told>\) exceeds the maximum number of tokens allowed \(<limit>\)"),
     _text(r"input token count is <told> but model only supports up to <limit>"),
@@ -94,7 +100,11 @@ OVERFLOW_TEXTS = (
     _text(r"exceeds? the available context size"),
     _text(r"input (?:length )?exceeds (?:the |maximum )*context length"),
     _text(r"exceeded max context length"),
-    _text(r"input is too long for requested model"),
+    _text(r"input is too long for (?:the )?requested model"),
+    _text(r"context size has been exceeded"),
+    _text(r"exceeds? the model's (?:maximum )?context length"),
+    _text(r"greater than the context length"),
+    _text(r"exceeded model token limit"),
     _text(r"prompt is too long"),
 )
 """The first that is found tells; those with more figures come first."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from ullage.broker.events import Finished
+from ullage.broker.events import Finished, Used
 from ullage.broker.http import Transport, address
 from ullage.broker.refusals import MOST_TEXT, clean, refusal
 from ullage.broker.retry import DEFAULT, delay
@@ -63,7 +63,7 @@ class RemoteProvider:
             try:
                 async with aclosing(self._once(body)) as events:
                     async for event in events:
-                        begun = True
+                        begun = begun or not isinstance(event, Used)  # the next try tells its own
                         yield event
             except ProviderError as fault:
                 error = self._shown(fault, begun=begun)

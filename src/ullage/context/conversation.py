@@ -27,7 +27,7 @@ from ullage.fitting import FitPolicy
 from ullage.fitting.log import RequestLog
 from ullage.fitting.units import piece_of
 from ullage.messages import SYSTEM_ROLES, check_message
-from ullage.pairing import follow
+from ullage.pairing import follow, unanswered
 from ullage.tokens.calibration import NEUTRAL
 from ullage.usage import Meter
 
@@ -177,6 +177,14 @@ class Context:
             self._happened("undo", {})
         return before[len(self._state.turns) :]
 
+    def compact(self, share: float = 0.25) -> int:
+        """Trims now, down to this share of the room; tells how many tokens that saved."""
+        before = self.estimate_tokens()
+        if self.waiting:
+            raise unanswered(self._state.waiting)
+        self._happened("compact", {"share": share})
+        return before - self.estimate_tokens()
+
     def reset(self) -> None:
         """Clears turns, waiting output and summary; memory, project, usage and warnings stay."""
         self._happened("reset", {})
@@ -194,6 +202,8 @@ class Context:
         if event.kind == "summary":
             # It stands in the prompt from here on: what was decided before it stays decided.
             self._folds.renew(before, self._blocks(), self._state.lines)
+        elif event.kind == "compact":
+            self._folds.compact(before, self._state.lines, event.data["share"])
         elif event.kind in {"undo", "reset"}:
             self._folds.clear()
             self._rendered = self._asked = None
@@ -240,6 +250,11 @@ class Context:
             factor=factor,
         )
         self._next_factor = factor
+
+    def hold_to(self, limit: int) -> None:
+        """Keeps to a lower limit from now on, as after a provider's refusal; a higher one changes nothing."""
+        if limit < self.limit:
+            self._folds.bounds = replace(self.bounds, token_budget=max(1, limit))
 
     def use_tools(self, tools: Sequence[Tool] | None) -> None:
         """Sends these tools from now on; their schemas count."""
@@ -331,11 +346,22 @@ class Context:
         return list(self.fitted(system_prompt_override=system_prompt_override, compress=compress).messages)
 
     def fitted(
-        self, *, system_prompt_override: str | None = None, compress: Compress | None = None
+        self,
+        *,
+        system_prompt_override: str | None = None,
+        compress: Compress | None = None,
+        limit: int | None = None,
     ) -> Fitted:
-        """The messages to send now, with their count and what was done to make them fit."""
+        """The messages to send now, with their count and what was done to make them fit.
+
+        A lower `limit` is for this one request; the history is read again for it.
+        """
         fold = None
-        if compress is None or self.goal:
+        if limit is not None and limit < self.limit:
+            whole = self._whole(system_prompt_override, compress)
+            fitted = self.bounds.fit(whole, limit)
+            self.journal.keep(self.session, [piece_of(whole[change.index]) for change in fitted.changes])
+        elif compress is None or self.goal:
             fold, fitted = self._trimmed(system_prompt_override)
             self._keep(fold.taken(fitted))
         else:

@@ -115,6 +115,12 @@ class Folds:
         fold.follow(lines)
         return fold
 
+    def compact(self, blocks: Blocks, lines: Sequence[Line], share: float) -> None:
+        """Trims the fold with these blocks here and now; the others are read again when they are needed."""
+        fold = self.get(blocks, lines)
+        fold.window.compact(share)
+        self._folds = {blocks: fold}
+
     def renew(self, before: Blocks, blocks: Blocks, lines: Sequence[Line]) -> None:
         """Goes on with other blocks where the fold with those before stands now."""
         fold = self.get(before, lines)

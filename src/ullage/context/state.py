@@ -68,6 +68,10 @@ def _goal(state: State, data: Mapping[str, Any]) -> None:
     state.goal = data["text"]
 
 
+def _compact(_: State, __: Mapping[str, Any]) -> None:
+    """Nothing is different but what is sent, which is the folds' to know."""
+
+
 def _undo(state: State, _: Mapping[str, Any]) -> None:
     """Takes back the last exchange: the last user turn and all that came of it."""
     while state.lines:
@@ -90,6 +94,7 @@ HAPPENINGS: Mapping[str, Callable[[State, Mapping[str, Any]], None]] = {
     "output": _output,
     "summary": _summary,
     "goal": _goal,
+    "compact": _compact,
     "undo": _undo,
     "reset": _reset,
 }

@@ -201,6 +201,15 @@ class Window:
         self._end = text_of(shown["content"])[-1:]
         self._trimmed = None
 
+    def compact(self, share: float) -> None:
+        """Trims here and now, down to this share of the room, whether it is needed or not."""
+        if self._waiting:
+            raise unanswered(self._waiting)
+        draft = self._draft()
+        options = replace(draft.options, policy=replace(self.policy, low_water=share))
+        self._commit(trim(draft._replace(options=options))._replace(options=self._options))
+        self._trimmed = None
+
     def refold(
         self,
         *,

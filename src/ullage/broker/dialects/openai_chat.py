@@ -190,7 +190,7 @@ def _choice_error(chunk: dict[str, Any]) -> Any:
 
 
 def _status(error: Any) -> int | None:
-    """The status that an error has for its code where a later try may mend it: vLLM, llama.cpp, OpenRouter."""
+    """The status that an error has for a code, where it may pass: so vLLM, llama.cpp and OpenRouter."""
     code = mapping(error).get("code")
     return code if isinstance(code, int) and may_retry(code, None) else None
 
