@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ullage.cli.progress import progress
-from ullage.cli.reading import STDIN, check_files, printable, read, total_bytes
+from ullage.cli.reading import STDIN, check_files, read, total_bytes
 from ullage.cli.work import BAD, outcome, work
 from ullage.errors import ConfigurationError
+from ullage.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

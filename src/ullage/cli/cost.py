@@ -35,6 +35,6 @@ def run(options: Namespace) -> int:
 
 
 def _print(made: Report) -> None:
-    from ullage.cli.drawing import clean, console  # noqa: PLC0415 - only people need the drawing
+    from ullage.drawing import clean, console  # noqa: PLC0415 - only people need the drawing
 
     console().file.write(as_table(made, clean))

@@ -79,12 +79,12 @@ def _tell(options: Namespace, items: Sequence[Item], text: str) -> None:
         for item in items:
             sys.stdout.buffer.write(encode(item._asdict()))
     elif text:
-        from ullage.cli.drawing import console  # noqa: PLC0415 - only people need the drawing
+        from ullage.drawing import console  # noqa: PLC0415 - only people need the drawing
 
         console().file.write(f"{text}\n")
 
 
 def _clean(text: str) -> str:
-    from ullage.cli.drawing import clean  # noqa: PLC0415 - see above
+    from ullage.drawing import clean  # noqa: PLC0415 - see above
 
     return clean(text)

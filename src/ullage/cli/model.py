@@ -227,6 +227,6 @@ def _tell(options: Namespace, value: dict[str, Any], text: str) -> None:
 
         sys.stdout.buffer.write(encode(value))
     else:
-        from ullage.cli.drawing import console
+        from ullage.drawing import console
 
         console().file.write(f"{text}\n")

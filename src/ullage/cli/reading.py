@@ -173,11 +173,6 @@ def _kind(value: object) -> str:
     return names[type(value)]
 
 
-def printable(text: str) -> str:
-    """Text with a blank for each control character, so that it moves no cursor and rings no bell."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
 def encode(value: object) -> bytes:
     """A value as a line of JSON."""
     import orjson  # noqa: PLC0415 - see above

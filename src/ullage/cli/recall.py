@@ -7,8 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from ullage.cli.kept import MISSING, complain, opened
-from ullage.cli.reading import encode, printable
+from ullage.cli.reading import encode
 from ullage.fitting.shorten import HANDLE_LENGTH
+from ullage.printable import printable
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -54,7 +55,7 @@ def _values(found: Iterable[Piece]) -> Iterator[dict[str, str]]:
 def _print_exactly(text: str) -> None:
     """The text byte by byte; on a terminal without what that would obey, and with a line's end."""
     if sys.stdout.isatty():
-        from ullage.cli.drawing import console  # noqa: PLC0415 - only people need the drawing
+        from ullage.drawing import console  # noqa: PLC0415 - only people need the drawing
 
         console().file.write("".join(f"{printable(line)}\n" for line in text.splitlines()))
     else:
@@ -62,7 +63,7 @@ def _print_exactly(text: str) -> None:
 
 
 def _print_list(found: Sequence[Piece]) -> None:
-    from ullage.cli.drawing import clean, console, short  # noqa: PLC0415 - see above
+    from ullage.drawing import clean, console, short  # noqa: PLC0415 - see above
 
     out = console()
     length = _telling([piece.handle for piece in found])

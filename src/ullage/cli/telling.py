@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ullage.cli.drawing import bar, clean, console, draw_change, legend, limit_mark, put, short
-from ullage.cli.reading import STDIN, printable
+from ullage.cli.reading import STDIN
+from ullage.drawing import bar, clean, console, draw_change, legend, limit_mark, put, short
+from ullage.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
