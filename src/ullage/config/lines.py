@@ -1,0 +1,113 @@
+"""On which line of a TOML text each key stands: what `tomllib` knows and does not tell.
+
+The text has been parsed before, so that it is known to be right: the scan has only to find keys, and the
+end of values.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+_BLANK = re.compile(r"(?:[ \t\n]+|#[^\n]*)*")
+_KEY = re.compile(r"""[ \t]*("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)[ \t]*""")
+_TEXT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:[^"\\\n]|\\.)*"|'
+    r"'[^'\n]*'",
+    re.DOTALL,
+)
+_PLAIN = re.compile(r"[^,\]}\n#]+")
+
+Path = tuple[str, ...]
+
+DEEPEST = 32
+"""How many parts of a key are told apart; no key of ours has as many."""
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """The line, from 1, of each key and each table: where it is first named."""
+    scan = _Scan(text.replace("\r\n", "\n"))
+    scan.statements()
+    return scan.lines
+
+
+class _Scan:
+    """A place in a text that moves on."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.lines: dict[Path, int] = {}
+        self._line, self._counted = 1, 0
+
+    def statements(self) -> None:
+        """Headers and pairs, to the end."""
+        table: Path = ()
+        while self._next():
+            if self._next() == "[":
+                self.at += 2 if self.text.startswith("[[", self.at) else 1
+                table = self._key(())
+                self.at = self.text.find("\n", self.at)
+                if self.at < 0:
+                    return
+            else:
+                self._pair(table)
+
+    def _next(self) -> str:
+        """The next character that says something; empty at the end."""
+        self.at = self._end(_BLANK)
+        return self.text[self.at : self.at + 1]
+
+    def _end(self, pattern: re.Pattern[str]) -> int:
+        match = pattern.match(self.text, self.at)
+        return self.at if match is None else match.end()
+
+    def _key(self, table: Path) -> Path:
+        """A key, dotted or not, noted with all that it leads through."""
+        path = table
+        while match := _KEY.match(self.text, self.at):
+            if len(path) < DEEPEST:
+                path = (*path, _plain(match[1]))
+                self.lines.setdefault(path, self._number())
+            self.at = match.end()
+            if self.text[self.at : self.at + 1] != ".":
+                break
+            self.at += 1
+        return path
+
+    def _number(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line
+
+    def _pair(self, table: Path) -> None:
+        path = self._key(table)
+        self.at += 1  # the equals sign; a text that is not right could stand still here, and does not
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        begin = self._next()
+        if begin in ("[", "{"):
+            self.at += 1
+            while self._next() not in ("]", "}", ""):
+                if begin == "{":
+                    self._pair(path)
+                else:
+                    self._value(path)
+                if self._next() == ",":
+                    self.at += 1
+            self.at += 1
+        else:
+            self.at = max(self._end(_TEXT if begin in ('"', "'") else _PLAIN), self.at + 1)
+
+
+def _plain(key: str) -> str:
+    """A key as it is meant: without its quotes, its escapes resolved."""
+    if key[0] == "'":
+        return key[1:-1]
+    if key[0] == '"' and "\\" in key:
+        (meant,) = tomllib.loads(f"{key} = 0")
+        return meant
+    return key.strip('"')

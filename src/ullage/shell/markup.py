@@ -1,0 +1,312 @@
+"""A block of Markdown or a line of code, as lines of styled text that fit a width."""
+
+from __future__ import annotations
+
+import functools
+import re
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.text import Text
+
+from ullage.shell.screen import NARROWEST, neutral
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+    from rich.console import Console, JustifyMethod
+    from rich.syntax import SyntaxTheme
+
+LONGEST_BLOCK = 10_000
+"""Characters beyond which a block is shown as it was written: nobody formats that much by hand."""
+_DEEP = re.compile(r"^[ \t>*+\-\d.)]{40}", re.MULTILINE)
+"""Nested so deep that a parser would give up and drop what is inside."""
+
+STYLES: Mapping[str, str] = {
+    "h1": "bold underline",
+    "h2": "bold",
+    "h3": "bold italic",
+    "strong": "bold",
+    "em": "italic",
+    "s": "strike",
+    "code": "cyan",
+    "marker": "dim",
+    "link": "underline",
+    "fence": "dim",
+    "command": "bold",
+}
+
+JUSTIFY: Mapping[str, JustifyMethod] = {"right": "right", "center": "center"}
+LEAVES = frozenset({"inline", "fence", "code_block", "hr"})
+
+
+def block_lines(console: Console, source: str, width: int) -> list[Text]:
+    """The lines of a whole block of Markdown; of its source where it cannot be formatted."""
+    if len(source) > LONGEST_BLOCK or _DEEP.search(source):
+        return plain_lines(console, source, width)
+    marked = console.color_system is None
+    lines = list(_Walk(console, width, marked=marked).lines(_parser().parse(source)))
+    return lines if any(line.plain.strip() for line in lines) else plain_lines(console, source, width)
+
+
+def plain_lines(console: Console, source: str, width: int, style: str = "") -> list[Text]:
+    """The lines of a text in which nothing is markup."""
+    return list(_wrapped(console, Text(source.rstrip("\n"), style=style), _Margin(), width))
+
+
+@functools.cache
+def _parser() -> MarkdownIt:
+    """A parser that lets nothing vanish: HTML, link definitions and images stay what was written."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - 20 ms that the first prompt need not pay
+
+    rules = ["html_block", "html_inline", "reference", "image"]
+    return MarkdownIt("commonmark", {"maxNesting": 100}).enable(["strikethrough", "table"]).disable(rules)
+
+
+class _Margin(NamedTuple):
+    """What stands left of a block: before its first line, and before the others."""
+
+    first: str = ""
+    rest: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the first line is behind us."""
+        return self.first == self.rest
+
+
+def _wrapped(console: Console, text: Text, margin: _Margin, width: int) -> Iterator[Text]:
+    """A text broken into lines that fit behind the margin."""
+    room = max(NARROWEST, width - len(margin.rest))
+    before = margin.first
+    for line in text.wrap(console, room, tab_size=4):
+        line.rstrip()
+        yield Text.assemble((before, STYLES["marker"]), line)
+        before = margin.rest
+
+
+class _Walk:
+    """Goes over the tokens of a block; `marked` keeps the marks of markup where styles cannot show it."""
+
+    def __init__(self, console: Console, width: int, *, marked: bool) -> None:
+        self._console = console
+        self._width = width
+        self._marked = marked
+        self._margins = [_Margin()]
+        self._numbers: list[int | None] = []
+        """The next number of each list that is open; None for bullets."""
+        self._style = ""
+        self._begun = False
+
+    def lines(self, tokens: Sequence[Token]) -> Iterator[Text]:
+        """The lines of all blocks in these tokens."""
+        index = 0
+        while index < len(tokens):
+            token = tokens[index]
+            if token.type == "table_open":
+                start, index = index, _closing(tokens, index)
+                yield from self._show(self._table(tokens[start:index]))
+            elif token.type in LEAVES:
+                if self._begun and not tokens[index - 1].hidden and self._margins[-1].is_shown:
+                    yield Text(self._margins[-1].rest.rstrip(), style=STYLES["marker"])
+                text = _leaf(token, self._style, marked=self._marked)
+                yield from self._show(_wrapped(self._console, text, self._margins[-1], self._width))
+            elif token.type == "list_item_close" and tokens[index - 1].type == "list_item_open":
+                yield from self._show([Text(self._margins[-1].first.rstrip(), style=STYLES["marker"])])
+                self._margins.pop()
+            else:
+                self._move(token)
+            index += 1
+
+    def _show(self, lines: Iterable[Text]) -> Iterator[Text]:
+        yield from lines
+        self._margins = [_Margin(each.rest, each.rest) for each in self._margins]
+        self._style, self._begun = "", True
+
+    def _move(self, token: Token) -> None:
+        """Into a list, an item or a quotation, or out of it."""
+        first, rest = self._margins[-1]
+        match token.type:
+            case "bullet_list_open":
+                self._numbers.append(None)
+            case "ordered_list_open":
+                self._numbers.append(int(token.attrs.get("start", 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                self._numbers.pop()
+            case "list_item_open":
+                marker = self._marker()
+                self._margins.append(_Margin(first + marker, rest + " " * len(marker)))
+            case "blockquote_open":
+                self._margins.append(_Margin(first + "▌ ", rest + "▌ "))
+            case "list_item_close" | "blockquote_close":
+                self._margins.pop()
+            case "heading_open":
+                self._style = token.tag if token.tag in STYLES else "h3"
+
+    def _marker(self) -> str:
+        number = self._numbers[-1]
+        if number is None:
+            return " • "
+        self._numbers[-1] = number + 1
+        return f"{number:>2}. "
+
+    def _table(self, tokens: Sequence[Token]) -> Iterator[Text]:
+        """A table as wide as it needs to be; a row a line of text where its columns do not fit."""
+        rows: list[list[Text]] = []
+        sides: list[str] = []
+        for token in tokens:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "th_open":
+                sides.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+            elif token.type == "inline":
+                rows[-1].append(_inline(token.children or [], marked=self._marked))
+        margin = self._margins[-1]
+        room = max(NARROWEST, self._width - len(margin.rest))
+        if len(rows[0]) * 6 > room:
+            for row in rows:
+                yield from _wrapped(self._console, Text(" | ").join(row), margin, self._width)
+            return
+        for line in _grid(self._console, rows, sides, room):
+            yield Text.assemble((margin.rest, STYLES["marker"]), line)
+
+
+def _grid(
+    console: Console, rows: Sequence[Sequence[Text]], sides: Sequence[str], width: int
+) -> Iterator[Text]:
+    from rich import box  # noqa: PLC0415 - only answers with tables pay for it
+    from rich.table import Table  # noqa: PLC0415 - see above
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    for cell, side in zip(rows[0], sides, strict=True):
+        table.add_column(cell, overflow="fold", justify=JUSTIFY.get(side, "left"))
+    for row in rows[1:]:
+        table.add_row(*row)
+    for segments in console.render_lines(table, console.options.update(width=width), pad=False):
+        line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+        line.rstrip()
+        yield line
+
+
+def _closing(tokens: Sequence[Token], start: int) -> int:
+    level = tokens[start].level
+    return next(i for i in range(start + 1, len(tokens)) if tokens[i].level == level)
+
+
+def _leaf(token: Token, style: str, *, marked: bool) -> Text:
+    """What a block says, without its margin."""
+    if token.type == "hr":
+        return Text("───", style=STYLES["marker"])
+    if token.type == "inline":
+        text = _inline(token.children or [], marked=marked)
+        if style and marked:
+            return Text(f"{'#' * int(style[1])} ").append_text(text)
+        text.stylize(STYLES.get(style, ""))
+        return text
+    code = neutral(token.content.rstrip("\n"))
+    if token.type == "code_block":
+        code = textwrap.indent(code, "    ")  # the blanks that made it one
+    return Text(code, style="" if marked else STYLES["code"])
+
+
+def _inline(children: Sequence[Token], *, marked: bool) -> Text:
+    text, styles, links = Text(), [], []
+    for token in children:
+        kind, _, move = token.type.rpartition("_")
+        if token.type == "link_open":
+            links.append((str(token.attrs.get("href", "")), len(text.plain)))
+            styles.append(STYLES["link"])
+        elif token.type == "link_close":
+            styles.pop()
+            address, start = links.pop()
+            if text.plain[start:] != address.removeprefix("mailto:"):
+                text.append(f" ({neutral(address)})", style=STYLES["marker"])
+        elif move in {"open", "close"} and kind in STYLES:
+            if marked:
+                text.append(token.markup)
+            styles = [*styles, STYLES[kind]] if move == "open" else styles[:-1]
+        elif token.type in {"softbreak", "hardbreak"}:
+            text.append("\n")
+        elif token.type == "code_inline":
+            said = f"{token.markup}{token.content}{token.markup}" if marked else token.content
+            text.append(neutral(said), style=" ".join([*styles, STYLES["code"]]))
+        else:
+            text.append(neutral(token.content), style=" ".join(styles))
+    return text
+
+
+class Code:
+    """A block of code that is coloured line by line, each in view of a bounded stretch before it.
+
+    What a line looks like depends on the lines before it alone, so it can be printed once and for all.
+    """
+
+    CONTEXT = 8
+    """Lines before the newest that the lexer sees again, at the least half of them."""
+    LONGEST_CONTEXT = 120
+    """The same where a string or a comment goes over many lines."""
+    LONGEST_LINE = 1_000
+    """Characters from which a line was not made for eyes, and is not coloured."""
+
+    def __init__(self, language: str, *, coloured: bool) -> None:
+        self._lexer = _lexer(language) if coloured else None
+        self._before: list[str] = []
+
+    def line(self, line: str) -> Text:
+        """The next line, coloured."""
+        shown, inside = self._coloured(line)
+        if len(line) > self.LONGEST_LINE:
+            self._before = []
+            return shown
+        self._before.append(line)
+        if len(self._before) > self.CONTEXT:
+            keep = len(self._before) - self.CONTEXT // 2
+            start = next((at for at in range(keep, 0, -1) if at not in inside), None)
+            if start is not None:
+                del self._before[:start]
+            elif len(self._before) > self.LONGEST_CONTEXT:
+                del self._before[:keep]
+        return shown
+
+    def peek(self, line: str) -> Text:
+        """A line that is not whole yet, as it would be coloured now."""
+        return self._coloured(line)[0]
+
+    def _coloured(self, line: str) -> tuple[Text, set[int]]:
+        """The line, and which lines of the stretch begin within a string or a comment."""
+        shown, inside = Text(line, no_wrap=True, end=""), set[int]()
+        if self._lexer is None or len(line) > self.LONGEST_LINE:
+            return shown, inside
+        from pygments.token import Comment, String  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
+
+        source = "\n".join([*self._before, line, ""])
+        start, number = len(source) - len(line) - 1, 0
+        theme = _theme()
+        for at, kind, value in self._lexer.get_tokens_unprocessed(source):
+            breaks = value.count("\n")
+            if breaks and (kind in String or kind in Comment.Multiline):
+                inside.update(range(number + 1, number + breaks + 1))
+            number += breaks
+            if at + len(value) > start:
+                shown.stylize(theme.get_style_for_token(kind), max(0, at - start), at + len(value) - start)
+        return shown, inside
+
+
+@functools.cache
+def _theme() -> SyntaxTheme:
+    from rich.syntax import Syntax  # noqa: PLC0415 - 40 ms that only coloured code pays for
+
+    return Syntax.get_theme("ansi_dark")
+
+
+@functools.cache
+def _lexer(language: str) -> Any:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
+
+    try:
+        return get_lexer_by_name(language) if language else None
+    except ClassNotFound:
+        return None

@@ -1,0 +1,265 @@
+"""The line that a person types: edited, completed and remembered on a terminal, read as it is elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage.shell.screen import neutral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import Completer
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    from ullage.shell.screen import Screen
+
+MARK = "> "
+MORE = ". "
+"""Before each further line of the same input."""
+
+_FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
+_OPENS = frozenset(" \t\n=(:,;|&{[")
+"""What stands before a quotation mark that opens; within a word it is an apostrophe, or inches."""
+
+
+class Suggestion(NamedTuple):
+    """A completion: `text` takes the place of the last `replaces` characters before the cursor."""
+
+    text: str
+    replaces: int = 0
+    display: str = ""
+    """What the menu shows in its place."""
+    note: str = ""
+    """A few words beside it."""
+
+
+def is_open(text: str) -> bool:
+    """Whether the input goes on in the next line: after a backslash, in a fence, or within quotation marks.
+
+    Two empty lines at the end close it all the same, so that nobody is caught by a stray quotation mark.
+    """
+    if len(_FENCE.findall(text)) % 2:
+        return True
+    if text.endswith("\n\n") or not text.strip():
+        return False
+    ends = text[-1:] == "\\" and (len(text) - len(text.rstrip("\\"))) % 2 == 1
+    return ends or _is_quoted(text)
+
+
+def _is_quoted(text: str) -> bool:
+    quote, escaped, before = "", False, " "
+    for each in text:
+        if escaped:
+            escaped = False
+        elif each == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if each == quote else quote
+        elif each in "\"'" and before in _OPENS:
+            quote = each
+        before = each
+    return bool(quote)
+
+
+class Prompt:
+    """Reads what is typed; `read` gives one input at a time, and None when there are no more."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        history_path: Path | None,
+        complete: Callable[[str], Iterable[Suggestion]],
+        status: Callable[[], str],
+        *,
+        continues: Callable[[str], bool] = is_open,
+        mark: str = MARK,
+    ) -> None:
+        self._screen = screen
+        self._history_path = history_path
+        self._complete = complete
+        self._status = status
+        self._continues = continues
+        self._mark = mark
+        self._session: PromptSession[str] | None = None
+        self._shown = ""
+        """The status as it was when the prompt appeared; a key press does not ask for it again."""
+
+    def read(self, default: str = "") -> str | None:
+        """The next input, which may have several lines; None at Ctrl-D or at the end of a file.
+
+        `default` is put into the line to be edited. Where a loop runs in this thread, it waits meanwhile.
+        """
+        if not self._screen.is_interactive:
+            return self._read_plain()
+        session = self._session = self._session or self._opened()
+        self._shown = neutral(self._status())
+        try:
+            return session.prompt(default=default, in_thread=_in_loop())
+        except EOFError:
+            return None
+
+    def _read_plain(self) -> str | None:
+        """A line, with those that a backslash or an open fence joins to it."""
+        lines: list[str] = []
+        while line := self._screen.keyboard.readline():
+            lines.append(line.removesuffix("\n").removesuffix("\r"))
+            text = "\n".join(lines)
+            if not (text.endswith("\\") or len(_FENCE.findall(text)) % 2):
+                break
+        return "\n".join(lines) if lines else None
+
+    def _opened(self) -> PromptSession[str]:
+        from prompt_toolkit import PromptSession  # noqa: PLC0415 - only a terminal pays for it
+        from prompt_toolkit.output import ColorDepth  # noqa: PLC0415 - see above
+        from prompt_toolkit.styles import Style  # noqa: PLC0415 - see above
+
+        plain = not self._screen.has_colour
+        session: PromptSession[str] = PromptSession(
+            message=[("class:mark", self._mark)],
+            prompt_continuation=lambda width, *_: [("class:more", MORE.rjust(width))],
+            multiline=True,
+            history=self._history(),
+            completer=_completer(self._complete),
+            complete_while_typing=False,
+            reserve_space_for_menu=6,
+            key_bindings=self._bindings(),
+            bottom_toolbar=self._toolbar,
+            rprompt=self._beside,
+            style=Style(
+                [
+                    ("mark", "bold"),
+                    ("more", "ansibrightblack"),
+                    ("status", "ansibrightblack"),
+                    ("bottom-toolbar", "noreverse ansibrightblack"),
+                ]
+            ),
+            color_depth=ColorDepth.DEPTH_1_BIT if plain else None,
+            enable_history_search=True,
+        )
+        # A terminal that does not tell its cursor's position gets the status at the right, and no warning.
+        session.app.renderer.cpr_not_supported_callback = session.app.invalidate
+        return session
+
+    def _history(self) -> History:
+        from prompt_toolkit.history import InMemoryHistory  # noqa: PLC0415 - see _opened
+
+        path = self._history_path
+        if path is None:
+            return InMemoryHistory()
+        try:
+            secure(path)
+        except OSError as error:
+            self._screen.dim(f"what you type is not kept: {path}: {error.strerror}")
+            return InMemoryHistory()
+        return _kept(path)
+
+    def _bindings(self) -> KeyBindings:
+        from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - see _opened
+
+        bound = KeyBindings()
+
+        @bound.add("enter", filter=~completion_is_selected)
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if self._continues(buffer.text):
+                buffer.newline(copy_margin=False)
+            else:
+                buffer.validate_and_handle()
+
+        @bound.add("enter", filter=completion_is_selected)
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.complete_state = None  # the choice stands, and is not sent yet
+
+        @bound.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @bound.add("c-c")
+        @bound.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.reset()
+
+        return bound
+
+    def _toolbar(self) -> Any:
+        return [("", self._line(self._columns() - 1))]
+
+    def _beside(self) -> Any:
+        """The status at the right of the line, where the terminal leaves no place below it."""
+        from prompt_toolkit.renderer import CPR_Support  # noqa: PLC0415 - see _opened
+
+        session = self._session
+        if session is None or session.app.renderer.cpr_support is not CPR_Support.NOT_SUPPORTED:
+            return ""
+        return [("class:status", self._line(self._columns() // 2))]
+
+    def _columns(self) -> int:
+        session = self._session
+        return self._screen.width if session is None else session.app.output.get_size().columns
+
+    def _line(self, width: int) -> str:
+        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - see _opened
+
+        text = self._shown
+        return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
+
+
+def _in_loop() -> bool:
+    import asyncio  # noqa: PLC0415 - a terminal needs it anyway, a pipe does not
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def secure(path: Path) -> None:
+    """Makes a file that only its owner may read, and its folder; one that is there already is tightened."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(handle).st_mode & 0o077:
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+
+
+def _kept(path: Path) -> History:
+    from prompt_toolkit.history import FileHistory  # noqa: PLC0415 - see Prompt._opened
+
+    class Kept(FileHistory):
+        """Remembers what does not begin with a blank, as shells do."""
+
+        def store_string(self, string: str) -> None:
+            if not string.startswith(" "):
+                with suppress(OSError):  # a full disk is no reason to lose what was typed
+                    super().store_string(string.encode(errors="replace").decode())
+
+    return Kept(str(path))
+
+
+def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
+    from prompt_toolkit.completion import Completer, Completion  # noqa: PLC0415 - see Prompt._opened
+
+    class Injected(Completer):
+        """Asks the function that the shell gave."""
+
+        def get_completions(self, document: Any, _event: Any) -> Iterable[Completion]:
+            for each in complete(document.text_before_cursor):
+                yield Completion(
+                    each.text,
+                    start_position=-each.replaces,
+                    display=neutral(each.display or each.text),
+                    display_meta=neutral(each.note),
+                )
+
+    return Injected()

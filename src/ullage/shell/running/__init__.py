@@ -1,0 +1,221 @@
+"""Command lines, run as the user's own shell would, one after the other in one lasting state.
+
+What lasts from line to line: the directory and its stack, variables (exported or not), functions,
+aliases, `set -o` and `shopt` options, the umask, and `$?`. What does not: jobs (they go on, but
+`fg`, `wait` and `$!` do not know them), traps, open descriptors (`exec 3>file`), limits (`ulimit`),
+and the terminal's settings (`stty`): every line begins with those that the user's terminal has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ullage.errors import ConfigurationError
+from ullage.shell.running import state as states
+from ullage.shell.running import terminal
+from ullage.shell.running.capture import Capture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+__all__ = ["Ran", "Runner"]
+
+_OLDEST = (4, 4)  # bash's version: `${name@a}`, and quoting in `declare -p` that holds every byte
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A command line that has run."""
+
+    line: str
+    status: int
+    """As bash gives it: 128 + n where signal n ended it."""
+    output: str
+    """What it left on the screen as plain text, head and tail around a mark where it is long."""
+    whole: str | None
+    """All of the text where `output` is cut, itself with a mark in its middle beyond `most_whole`."""
+    seconds: float
+    interrupted: bool
+    """Whether Ctrl-C ended it."""
+
+
+class Runner:
+    """Runs command lines in bash, and keeps what they leave for the next one."""
+
+    def __init__(
+        self,
+        *,
+        cwd: Path,
+        environ: Mapping[str, str],
+        shell: str = "bash",
+        most_chars: int = 16_000,
+        most_whole: int = 10_000_000,
+    ) -> None:
+        self._bash, self._known = _found(shell, environ)
+        self._state = states.first(cwd.absolute(), environ)
+        self._status = 0
+        self._most_chars = most_chars
+        self._most_whole = most_whole
+        self._lingering = terminal.Lingering()
+        self._child: terminal.Child | None = None
+
+    @property
+    def cwd(self) -> Path:
+        """The directory in which the commands so far have left the shell."""
+        return self._state.cwd
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The exported variables as the commands so far have left them."""
+        return self._state.environ
+
+    def run(self, line: str, *, show: bool = True) -> Ran:
+        """Run a line to its end; with `show` and a terminal on both sides, with keyboard and screen.
+
+        Otherwise its input is empty, and its output is written to stdout as it comes (with `show`).
+        """
+        on_terminal = show and terminal.has_terminal()
+        capture = Capture(most_chars=self._most_chars, most_whole=self._most_whole)
+        write = terminal.show if show else _nothing
+        write(self._lingering.printed())
+
+        def take(data: bytes) -> None:
+            write(data)
+            capture.feed(data)
+
+        if (lost := self._leave_lost_directory()) is not None:
+            take(f"ullage: {lost} is gone, now in {self.cwd}\n".encode())
+        began = time.monotonic()
+        status, interrupted = self._run(line, take, on_terminal=on_terminal)
+        if on_terminal:
+            if capture.plain.moved:
+                terminal.calm(alternate=capture.plain.alternate)
+            if capture.plain.column:
+                terminal.show(b"\n")
+        seconds = time.monotonic() - began
+        output, whole = capture.text()
+        self._status = status
+        return Ran(
+            line=line, status=status, output=output, whole=whole, seconds=seconds, interrupted=interrupted
+        )
+
+    def interrupt(self) -> None:
+        """Send Ctrl-C to the line that runs, if one does; for other threads."""
+        if self._child is not None:
+            self._child.interrupt()
+
+    def resolves(self, word: str) -> bool:
+        """Whether bash would find a command of this name: keyword, builtin, alias, function, or a file."""
+        if not word or "\0" in word:
+            return False
+        if word in self._known or word in self._state.names:
+            return True
+        home = self.environ.get("HOME")
+        if word.startswith("~/") and home:
+            word = home + word[1:]
+        if "/" in word:
+            return _is_program(self.cwd / word)
+        folders = self.environ.get("PATH", "").split(os.pathsep)
+        return any(_is_program(self.cwd / folder / word) for folder in folders)
+
+    def close(self) -> None:
+        """Let go of background jobs; they run on, without a terminal."""
+        self._lingering.close()
+
+    def _run(self, line: str, take: Callable[[bytes], None], *, on_terminal: bool) -> tuple[int, bool]:
+        with tempfile.TemporaryFile(buffering=0) as given, _handing_back() as (back, to):
+            text = states.taken_up(self._state, line, status=self._status, fd=given.fileno(), to=to)
+            given.write(text)
+            given.seek(0)
+            try:
+                child, status = terminal.run(
+                    self._bash,
+                    states.INNER.format(fd=given.fileno()),
+                    fd=given.fileno(),
+                    environ=self._state.inherited or {},
+                    on_terminal=on_terminal,
+                    take=take,
+                    started=self._started,
+                )
+            finally:
+                self._child = None
+            self._lingering.add(child.output)
+            back.seek(0)
+            self._state = states.handed_back(back.read(), self._state)
+        return status, status == _INTERRUPTED or (child.pressed and status != 0)
+
+    def _started(self, child: terminal.Child) -> None:
+        self._child = child
+
+    def _leave_lost_directory(self) -> Path | None:
+        """Go up from a directory that is no longer there; which that was."""
+        lost = self.cwd
+        if lost.is_dir():
+            return None
+        there = next((parent for parent in lost.parents if parent.is_dir()), Path("/"))
+        self._state = states.moved(self._state, there)
+        return lost
+
+
+@contextlib.contextmanager
+def _handing_back() -> Iterator[tuple[IO[bytes], Path]]:
+    """A private file for the state that comes back, and the path by which bash finds it.
+
+    Where /proc is, the file has no name, and the path leads through this process: should it be killed,
+    then nothing of the state stays behind. Elsewhere it is a named file of mode 0600.
+    """
+    with tempfile.TemporaryFile(buffering=0) as unnamed:
+        path = Path(f"/proc/{os.getpid()}/fd/{unnamed.fileno()}")
+        if path.exists():
+            yield unnamed, path
+            return
+    with tempfile.NamedTemporaryFile(prefix="ullage-", buffering=0) as named:
+        yield named, Path(named.name)
+
+
+def _found(shell: str, environ: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """The path of bash, and the words that it knows by itself."""
+    bash = shutil.which(shell, path=environ.get("PATH", os.defpath))
+    ask = 'echo "${BASH_VERSINFO[@]:0:2}"; compgen -b; compgen -k'
+    words: list[str] = []
+    if bash is not None:
+        asked = subprocess.run(  # noqa: S603 - the user's own bash
+            [bash, "--norc", "--noprofile", "-c", ask],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env={},
+            check=False,
+        )
+        words = asked.stdout.split()
+    if bash is None or len(words) < 3 or not words[0].isdecimal():
+        raise ConfigurationError(
+            f"commands are run by bash, and {shell!r} is not on the PATH or is no bash: install bash "
+            f"{_OLDEST[0]}.{_OLDEST[1]} or newer, or put it on the PATH"
+        )
+    if (int(words[0]), int(words[1])) < _OLDEST:
+        raise ConfigurationError(
+            f"{bash} is bash {words[0]}.{words[1]}: install {_OLDEST[0]}.{_OLDEST[1]} or newer, and put it "
+            "first on the PATH"
+        )
+    return bash, frozenset(words[2:])
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.X_OK)
+    except OSError:  # a name that is too long for any file
+        return False
+
+
+def _nothing(_: bytes) -> None:
+    """Show nothing."""

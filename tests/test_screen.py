@@ -1,0 +1,517 @@
+"""Answers, remarks and questions on a terminal, as an emulator sees them."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ullage.shell.markdown import MOST_ROWS, Streamed
+from ullage.shell.screen import NoTerminal, Screen, neutral
+
+ABOVE = ["$ ullage", "", "what came before"]
+
+
+class Terminal:
+    """An emulated terminal, and a console that writes to it."""
+
+    def __init__(self, columns: int = 60, rows: int = 24, **options: Any) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=100_000, ratio=0.5)
+        self.stream = pyte.Stream(self.screen)
+        self.file = io.StringIO()
+        self.sent = ""
+        self.console = Console(
+            file=self.file,
+            force_terminal=True,
+            width=columns,
+            height=rows,
+            color_system=options.pop("color_system", "256"),
+            legacy_windows=False,
+            **options,
+        )
+        self.file.write("".join(f"{line}\n" for line in ABOVE))
+        self.show()
+
+    def show(self) -> None:
+        new = self.file.getvalue()
+        self.sent += new
+        self.file.seek(0)
+        self.file.truncate()
+        self.stream.feed(new.replace("\n", "\r\n"))
+
+    def transcript(self) -> list[str]:
+        """All that can be scrolled to, down to the cursor's line."""
+        gone = [self._line(row) for row in self.screen.history.top]
+        shown = [line.rstrip() for line in self.screen.display]
+        return gone + shown[: self.screen.cursor.y + 1] + [x for x in shown[self.screen.cursor.y + 1 :] if x]
+
+    def _line(self, row: Any) -> str:
+        return "".join(row[at].data for at in range(self.screen.columns)).rstrip()
+
+    def cells(self) -> list[list[tuple[Any, ...]]]:
+        """The same with every colour."""
+        rows = [*self.screen.history.top, *(self.screen.buffer[y] for y in range(self.screen.cursor.y + 1))]
+        return [[tuple(row[at]) for at in range(self.screen.columns)] for row in rows]
+
+
+def shown(text: str, *, pieces: list[str] | None = None, **options: Any) -> Terminal:
+    terminal = Terminal(**options)
+    streamed = Streamed(terminal.console)
+    for piece in [text] if pieces is None else pieces:
+        streamed.feed(piece)
+        streamed.refresh()
+        terminal.show()
+    streamed.end()
+    terminal.show()
+    return terminal
+
+
+def answer(text: str, **options: Any) -> list[str]:
+    lines = shown(text, **options).transcript()
+    assert lines[: len(ABOVE)] == ABOVE
+    assert lines[-1] == ""
+    return lines[len(ABOVE) : -1]
+
+
+TALK = """# Tides
+
+The *sea* rises **twice** a day; see `tide.py` or [the table](https://example.org/tides).
+A second line of it.
+
+1. First
+   - nested one
+   - nested two
+2. Second, with code:
+   ```python
+   def high(tide):
+       \"\"\"Docs
+       over lines.\"\"\"
+       return tide > 4  # metres
+   ```
+3. Third
+
+> quoted words
+> and more
+
+| port | height |
+|------|-------:|
+| Brest | 6.9 |
+| 下田 | 1.4 |
+
+CMD: rm *.log *.txt
+CMD: ls -la
+---
+Done. &amp; <b>not bold</b>
+"""
+
+
+def test_blocks_look_like_what_they_are() -> None:
+    assert answer(TALK) == [
+        "Tides",
+        "",
+        "The sea rises twice a day; see tide.py or the table",
+        "(https://example.org/tides).",
+        "A second line of it.",
+        "",
+        " 1. First",
+        "     • nested one",
+        "     • nested two",
+        " 2. Second, with code:",
+        "   ```python",
+        "   def high(tide):",
+        '       """Docs',
+        '       over lines."""',
+        "       return tide > 4  # metres",
+        "   ```",
+        " 3. Third",
+        "",
+        "▌ quoted words",
+        "▌ and more",
+        "",
+        "port    height",
+        "──────────────",
+        "Brest      6.9",
+        "下田       1.4",
+        "",
+        "CMD: rm *.log *.txt",
+        "CMD: ls -la",
+        "───",
+        "Done. & <b>not bold</b>",
+    ]
+
+
+@pytest.mark.parametrize("columns", [20, 60])
+@pytest.mark.parametrize("rows", [5, 24])
+def test_one_character_at_a_time_ends_in_the_same_screen(columns: int, rows: int) -> None:
+    at_once = shown(TALK, columns=columns, rows=rows)
+    slowly = shown(TALK, pieces=list(TALK), columns=columns, rows=rows)
+    assert slowly.cells() == at_once.cells()
+    assert slowly.transcript() == at_once.transcript()
+
+
+LINES = st.sampled_from(
+    [
+        *TALK.splitlines(),
+        "",
+        "",
+        "```",
+        "~~~ sh",
+        "    indented",
+        "\tafter a tab",
+        "- ",
+        "#",
+        "**never closed",
+        "e\u0301\u0323 👩‍👩‍👧 ｗｉｄｅ 한국어",
+        "\x1b[2J\x1b[31mred\x07 \x9b5A \u202e",
+        "x" * 150,
+        "&#27;[2J &#8238;",
+        "[link](http://a b) ![image](x.png)",
+        "\r",
+        "> > - deep",
+        "===",
+        "* * *",
+    ]
+)
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    cuts=st.lists(st.integers(0, 600), max_size=40),
+    columns=st.sampled_from([8, 20, 41, 80]),
+    rows=st.sampled_from([2, 6, 30]),
+    ending=st.sampled_from(["", "\n", "\r\n"]),
+)
+def test_the_pieces_an_answer_comes_in_leave_no_trace(
+    lines: list[str], cuts: list[int], columns: int, rows: int, ending: str
+) -> None:
+    text = "\n".join(lines) + ending
+    ends = sorted({min(cut, len(text)) for cut in cuts} | {len(text)})
+    pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    at_once = shown(text, columns=columns, rows=rows)
+    in_pieces = shown(text, pieces=pieces, columns=columns, rows=rows)
+    assert in_pieces.transcript() == at_once.transcript()
+    assert in_pieces.cells() == at_once.cells()
+    if columns > 20:
+        assert at_once.transcript()[: len(ABOVE)] == ABOVE
+
+
+@given(st.text(max_size=300), st.integers(1, 7))
+def test_any_text_at_all_can_be_shown(text: str, step: int) -> None:
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    terminal = shown(text, pieces=pieces)
+    assert terminal.transcript() == shown(text).transcript()
+    assert terminal.transcript()[: len(ABOVE)] == ABOVE
+
+
+def test_nothing_that_the_model_says_is_obeyed() -> None:
+    said = "\x1b[2J\x1b]0;title\x07 \x9b1A\r\x08 &#27;[H \u202etxt\n\n"
+    said += "```\n\x1b[5A\x1bc\n```\n`\x1b[A`\n\nCMD: \x1b[A"
+    terminal = shown(said)
+    assert terminal.transcript()[: len(ABOVE)] == ABOVE
+    sent = re.sub(r"\x1b\[(?:[0-9;]*[mAJK]|\?7[lh])", "", terminal.sent)
+    assert not re.search(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", sent)
+    assert "␛[2J␛]0;title␇" in terminal.sent
+
+
+def test_every_word_of_an_answer_reaches_the_screen() -> None:
+    """Markdown parsers drop HTML, definitions and what is nested too deep."""
+    said = "<details>one</details>\n\n[two]: http://three.example\n\n" + ">" * 120 + " four\n\n"
+    said += (
+        "- " * 60
+        + "five\n\n"
+        + "".join(" " * 2 * depth + "- x\n" for depth in range(50))
+        + " " * 100
+        + "- six"
+    )
+    text = " ".join(answer(said, columns=200))
+    for word in ("one", "two", "three", "four", "five", "six"):
+        assert word in text
+
+
+def test_only_the_marks_in_the_margin_are_dim() -> None:
+    sent = shown("- an *item*\n\n> a quotation").sent
+    assert "\x1b[2m • \x1b[0man \x1b[3mitem\x1b[0m" in sent
+    assert "\x1b[2m▌ \x1b[0ma quotation" in sent
+
+
+def test_a_finished_block_is_printed_before_the_next_begins() -> None:
+    terminal = Terminal()
+    streamed = Streamed(terminal.console)
+    streamed.feed("One **block**.\n\nTwo")
+    terminal.show()
+    assert terminal.transcript()[len(ABOVE) :] == ["One block.", "", "Two"]
+    before = terminal.sent
+    streamed.feed(" goes on")
+    streamed.refresh()
+    terminal.show()
+    assert "block" not in terminal.sent.removeprefix(before)
+    streamed.end()
+
+
+def test_an_unfinished_block_takes_a_few_rows_only() -> None:
+    terminal = Terminal()
+    streamed = Streamed(terminal.console)
+    for _ in range(400):
+        streamed.feed("some words and ")
+        terminal.show()
+    assert len(terminal.transcript()) <= len(ABOVE) + MOST_ROWS
+    streamed.end()
+    terminal.show()
+    assert " ".join(terminal.transcript()[len(ABOVE) :]).split() == ["some", "words", "and"] * 400
+
+
+def test_a_fence_that_is_never_closed_ends_with_the_answer() -> None:
+    assert answer("```sh\nls\necho hi") == ["```sh", "ls", "echo hi"]
+
+
+def test_indented_code_stays_indented() -> None:
+    assert answer("Say:\n\n    ls *.py *.txt\n      pwd\n\nso.") == [
+        "Say:",
+        "",
+        "    ls *.py *.txt",
+        "      pwd",
+        "",
+        "so.",
+    ]
+
+
+def test_the_marks_stay_where_there_are_no_styles() -> None:
+    assert answer("## A\n`b` **c** _d_", color_system=None) == ["## A", "`b` **c** _d_"]
+    assert "\x1b[1m" not in shown("## A\n`b` **c**\n```python\nx = 1\n```", color_system=None).sent
+
+
+def test_code_is_coloured_across_the_lines_of_a_string() -> None:
+    body = "\n".join(f"word {number} for" for number in range(40))
+    terminal = shown(f'```python\nx = """\n{body}\n"""\nfor y in x: pass\n```\n', rows=60)
+    colours = {row[0][1] for row in terminal.cells()[len(ABOVE) + 2 : len(ABOVE) + 42]}
+    assert len(colours) == 1
+    (of_strings,) = colours
+    keyword = terminal.cells()[len(ABOVE) + 43][0]
+    assert keyword[0] == "f"
+    assert keyword[1] not in {of_strings, "default"}
+
+
+def _seconds(pieces: list[str]) -> float:
+    streamed = Streamed(Terminal().console)
+    start = time.process_time()
+    for piece in pieces:
+        streamed.feed(piece)
+    streamed.end()
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n" + "    value = compute(first, 'second')  # why\n" * 600,
+        "word " * 8_000,
+        "x" * 40_000,
+        "| a | b |\n|---|---|\n" + "| one | two |\n" * 2_000,
+        "- item\n" * 1_000,
+    ],
+    ids=["code", "paragraph", "word", "table", "list"],
+)
+def test_the_work_for_a_piece_does_not_grow_with_the_answer(text: str) -> None:
+    pieces = [text[at : at + 16] for at in range(0, len(text), 16)]
+    quarter = _seconds(pieces[: len(pieces) // 4])
+    assert _seconds(pieces) < max(1.0, 10 * quarter)
+
+
+def test_a_code_block_of_five_thousand_lines_stays_whole() -> None:
+    lines = [f"value_{number} = {number}" for number in range(5_000)]
+    file = io.StringIO()
+    streamed = Streamed(Console(file=file, force_terminal=True, color_system="256", width=60, height=24))
+    streamed.feed("```python\n" + "\n".join(lines) + "\n```\n")
+    streamed.end()
+    assert re.sub(r"\x1b\[[0-9;]*[mJ]", "", file.getvalue()).splitlines()[1:-1] == lines
+
+
+def test_a_terminal_that_changes_its_size_keeps_what_is_above() -> None:
+    terminal = Terminal(columns=60)
+    streamed = Streamed(terminal.console)
+    for columns in (60, 25, 90, 20, 60):
+        for number in range(18):
+            if number == 9:  # in the middle of a paragraph
+                terminal.screen.resize(columns=columns)
+                terminal.console.width = columns
+            streamed.feed(f"word{number} ")
+            streamed.refresh()
+            terminal.show()
+        streamed.feed("\n\n")
+        terminal.show()
+    streamed.end()
+    terminal.show()
+    lines = terminal.transcript()
+    assert lines[:3] == ABOVE
+    assert " ".join(lines[3:]).count("word0") == 5  # none is left over, none is lost
+    last = "".join(f"word{number} " for number in range(18))
+    assert " ".join(lines[-4:-1]).strip() == last.strip()
+
+
+def test_a_file_gets_the_bytes_as_they_are() -> None:
+    said = "# a\r\n\x1b[31m**b**\t\x00\n\n\n```\nc"
+    for pieces in ([said], list(said)):
+        file = io.StringIO(newline="")
+        streamed = Streamed(Console(file=file))
+        for piece in pieces:
+            streamed.feed(piece)
+        streamed.end()
+        assert file.getvalue() == said
+
+
+def test_a_lone_surrogate_or_a_poor_encoding_stops_nothing() -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    streamed = Streamed(Console(file=file))
+    streamed.feed("caf\u00e9 \ud83d")
+    streamed.end()
+    assert raw.getvalue() == b"caf? ?"
+
+
+def test_a_dumb_terminal_is_never_told_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    streamed = Streamed(terminal.console)
+    for piece in "**a** \x1b[A\r\nb":
+        streamed.feed(piece)
+    streamed.end()
+    terminal.show()
+    assert terminal.sent.endswith("before\n**a** ␛[A\nb\n")
+
+
+def test_neutral_text_keeps_what_scripts_need() -> None:
+    assert neutral("👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n") == "👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n"
+    assert neutral("\x1b\x7f\x85\u2028\ufeff") == "␛␡���"
+
+
+# Remarks and questions -------------------------------------------------------------------------------
+
+
+def test_remarks_and_errors_are_single_harmless_lines() -> None:
+    terminal = Terminal()
+    screen = Screen(terminal.console)
+    screen.dim("trimmed 3 outputs\n:context shows them")
+    screen.error("refused \x1b[2J")
+    terminal.show()
+    assert terminal.transcript()[3:5] == ["trimmed 3 outputs :context shows them", "refused ␛[2J"]
+    assert "\x1b[2m" in terminal.sent
+    assert "\x1b[31m" in terminal.sent
+
+
+def test_a_string_is_shown_as_it_is() -> None:
+    terminal = Terminal(columns=30)
+    Screen(terminal.console).say("[bold]x[/] :smile: \x1b[2J\u2028 " + "word " * 10)
+    terminal.show()
+    assert terminal.transcript()[3].startswith("[bold]x[/] :smile: ␛[2J�")
+    file = io.StringIO()
+    Screen(Console(file=file, width=20)).say("a  \nb")
+    assert file.getvalue() == "a\nb\n"
+
+
+def test_no_renderable_brings_in_what_a_terminal_would_obey() -> None:
+    terminal = Terminal()
+    table = Table("name", "value")
+    table.add_row("a\x1b[2J", Text("b\x9b5A\u202e", style="bold"))
+    Screen(terminal.console).say(table)
+    Screen(terminal.console).say(Text("c\x1b[H\n\td"))
+    terminal.show()
+    assert terminal.transcript()[: len(ABOVE)] == ABOVE
+    assert not re.search(r"\x1b\[[2-9]?[HJA]|[\x80-\x9f\u202e]", terminal.sent)
+    assert "c␛[H" in terminal.sent
+
+
+def test_nobody_is_asked_without_a_terminal() -> None:
+    file = io.StringIO()
+    screen = Screen(Console(file=file), keyboard=io.StringIO("y\n"))
+    assert screen.ask("Run it?", {"y": "yes", "n": "no"}, refuse="n") == "n"
+    with pytest.raises(NoTerminal, match="Run it"):
+        screen.ask("Run it?", {"y": "yes", "n": "no"})
+    assert file.getvalue() == ""
+
+
+ASKING = """
+import sys
+from rich.console import Console
+from ullage.shell.screen import Screen
+screen = Screen(Console())
+input("ready ")
+for refuse in ("s", None):
+    try:
+        print("chosen", screen.ask("Run it?", {"r": "run", "s": "skip"}, refuse=refuse))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (["r", "R"], ["chosen r", "chosen r"]),
+        (["x\x1b[As", "\r\ns"], ["chosen s", "chosen s"]),
+        (["\x03", "\x03"], ["chosen s", "interrupted"]),
+        (["\x1b", "\x04"], ["chosen s", "interrupted"]),
+    ],
+)
+def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -> None:
+    child = pexpect.spawn(sys.executable, ["-c", ASKING], encoding="utf-8", timeout=10, echo=False)
+    child.expect("ready ")
+    child.send("\nrrr")  # typed ahead, before anything was asked
+    for key, result in zip(keys, told, strict=True):
+        child.expect("skip")
+        time.sleep(0.1)
+        for each in re.findall(r"\x1b\[A|.|[\r\n]", key):
+            child.send(each)
+            time.sleep(0.02)
+        child.expect(result)
+    child.expect(pexpect.EOF)
+    child.close()
+
+
+STREAMING = """
+import sys, time
+from rich.console import Console
+from ullage.shell.screen import Screen
+print("above")
+screen = Screen(Console())
+with screen.quiet(), screen.answer() as answer:
+    for letter in sys.argv[1]:
+        answer.feed(letter)
+        time.sleep(0.002)
+print("below")
+"""
+
+
+def test_a_real_terminal_shows_the_answer_between_what_is_around_it() -> None:
+    said = "Some *words*\n\n- one\n- two\n\n```sh\nls\n```\n"
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path.cwd())}
+    environment.pop("NO_COLOR", None)
+    child = pexpect.spawn(
+        sys.executable,
+        ["-c", STREAMING, said],
+        encoding="utf-8",
+        timeout=10,
+        dimensions=(10, 40),
+        env=environment,
+    )
+    child.expect("above")
+    child.send("typed meanwhile")
+    child.expect(pexpect.EOF)
+    child.close()
+    screen = pyte.Screen(40, 20)
+    pyte.Stream(screen).feed(f"above{child.before}")
+    lines = [line.rstrip() for line in screen.display]
+    expected = ["above", "Some words", "", " • one", " • two", "", "```sh", "ls", "```", "below"]
+    assert [line for line in lines if line != "typed meanwhile"][:10] == expected
