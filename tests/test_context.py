@@ -229,6 +229,24 @@ def test_exec_output_is_carried_by_the_next_user_turn() -> None:
     assert context.to_messages()[-1]["content"] == "Thanks"
 
 
+def test_exec_output_that_leaves_no_room_is_cut_and_can_be_recalled() -> None:
+    context = Context(token_budget=1_000)
+    outputs = ["\n".join(f"{number} {name}" for number in range(3_000)) for name in ("boats", "crews")]
+    for output in outputs:
+        context.append_exec_output(output)
+    context.append_user("What now?")
+    fitted = context.fitted()
+    content = fitted.messages[-1]["content"]
+    assert content.endswith("2999 crews\n\nWhat now?")
+    assert content.startswith("[exec output]\n0 boats")
+    for output in outputs:
+        handle = letters_of(output)[:8]
+        assert f"recall {handle}" in content
+        piece = context.recall(handle)
+        assert piece is not None
+        assert piece.text == output
+
+
 def test_exec_output_goes_before_a_content_of_parts() -> None:
     context = Context(system_prompt="")
     context.append_exec_output("out")

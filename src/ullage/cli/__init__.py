@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 USAGE, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+SHELL_OPTIONS = ("-c", "--model", "--resume", "--config", "--store")
+"""Without a command, or with one of these in its place, `ullage` is the shell."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from ullage.cli.parser import parse
 
+    if not arguments or arguments[0] in SHELL_OPTIONS:
+        arguments.insert(0, "shell")
     try:
         code = _run(parse(arguments))
         sys.stdout.flush()

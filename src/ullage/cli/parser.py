@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ullage.cli import asking, keeping, model
+from ullage.cli import asking, configuring, demoing, keeping, model, shelling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +78,11 @@ COMMANDS = {
         EXPLAIN_EXAMPLES,
         EXIT_CODES,
     ),
+    **shelling.COMMANDS,
     **asking.COMMANDS,
     **model.COMMANDS,
+    **configuring.COMMANDS,
+    **demoing.COMMANDS,
     **keeping.COMMANDS,
 }
 
@@ -153,8 +156,11 @@ def parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     _fit_options(explain, defaults)
     explain.add_argument("--json", action="store_true", help="print the explanation as one JSON object")
 
+    shelling.add_commands(commands, _command)
     asking.add_commands(commands, _command)
     model.add_commands(commands, _command)
+    configuring.add_commands(commands, _command)
+    demoing.add_commands(commands, _command)
     keeping.add_commands(commands, _command)
     return root
 

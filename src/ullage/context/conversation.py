@@ -25,6 +25,7 @@ from ullage.context.summary import Summarizer
 from ullage.errors import ContextOverflowError, InvalidConversation
 from ullage.fitting import FitPolicy
 from ullage.fitting.log import RequestLog
+from ullage.fitting.shorten import HANDLE_LENGTH, cut_middle, letters_of
 from ullage.fitting.units import piece_of
 from ullage.messages import SYSTEM_ROLES, check_message
 from ullage.pairing import follow, unanswered
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "[interrupted]"
 """The result of a call whose program ended before it answered."""
+LEAST_OUTPUT = 64
+"""Tokens that a command's output may have in any case."""
 WORTHWHILE = 1.05
 """How much more room a tighter ceiling must give before the history is read again for it."""
 
@@ -118,8 +121,7 @@ class Context:
     def resume(cls, session: str, journal: Journal, **options: Any) -> Context:
         """The conversation as it was kept; calls that were never answered get the result `[interrupted]`."""
         context = cls(session=session or None, journal=journal, **options)
-        for call in context.waiting:
-            context.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
+        context.interrupt()
         return context
 
     # What happened ----------------------------------------------------------------------------------
@@ -158,17 +160,40 @@ class Context:
 
     def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
         """Adds a user turn, with what commands printed since the last one in front of it."""
-        outputs = [f"[exec output]\n{text}" for text in self._state.outputs]
+        outputs = [f"[exec output]\n{text}" for text in self._outputs()]
         if outputs and isinstance(content, str):
             content = "\n\n".join([*outputs, content])
         elif outputs and isinstance(content, list | tuple):
             content = [*({"type": "text", "text": text} for text in outputs), *content]
         self.append({"role": "user", "content": content}, pin=pin, priority=priority)
 
+    def _outputs(self) -> list[str]:
+        """What commands printed, cut in the middle where it would leave no room for the question."""
+        outputs = self._state.outputs
+        if not outputs:
+            return []
+        measure = self.bounds.counter().text
+        blocks = self.count().breakdown
+        room = max(LEAST_OUTPUT, (self.limit - sum(blocks.values()) + blocks["turns"]) // 2) // len(outputs)
+        shown = []
+        for text in outputs:
+            cost = measure(text)
+            if cost.ceiling > room:
+                self.journal.keep(self.session, [text])
+                handle = letters_of(text)[:HANDLE_LENGTH]
+                text = cut_middle(text, room, cost.ceiling, lambda each: measure(each).ceiling, handle)  # noqa: PLW2901
+            shown.append(text)
+        return shown
+
     def append_exec_output(self, text: str) -> None:
         """Keeps what a command printed for the next user turn."""
         if text:
             self._happened("output", {"text": text})
+
+    def interrupt(self) -> None:
+        """Gives the calls that still wait the result `[interrupted]`, so that the conversation can go on."""
+        for call in self.waiting:
+            self.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
 
     def undo(self) -> Sequence[Message]:
         """Takes back the last exchange, and gives its turns."""
@@ -386,6 +411,13 @@ class Context:
     def count(self) -> Count:
         """What stands in the window now, before the trim that it may need."""
         return self._fold().count()
+
+    def forecast(self) -> list[Message]:
+        """The messages that the next trim will likely evict, if the conversation goes on."""
+        fold, lines = self._fold(), self._state.lines
+        if self.waiting or not lines:
+            return []
+        return [lines[fold.line_of(place)].turn.message for place in fold.window.forecast()]
 
     def estimate_tokens(self) -> int:
         """The best estimate of the same."""

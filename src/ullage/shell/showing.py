@@ -1,0 +1,106 @@
+"""What fills the window, what it cost, and what was said: drawn for people."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from ullage.drawing import BLOCKS, bar, clean, short, with_free
+from ullage.errors import ContextOverflowError
+from ullage.messages import calls_of, text_of
+from ullage.usage import detail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from ullage.context import Context
+    from ullage.messages import Message
+    from ullage.shell.desk import Desk
+    from ullage.shell.screen import Screen
+
+
+def window(desk: Desk, screen: Screen) -> RenderableType:
+    """What fills the window, as a bar and in figures; and what the next trim would take."""
+    context = desk.context
+    count, limit = context.count(), context.limit
+    mark = "" if count.exact else "~"
+    blocks = with_free(count.breakdown, limit)
+    lines: list[RenderableType] = [
+        Text(f"{mark}{count.tokens:,} of {limit:,} tokens ({count.tokens / limit:.0%})"),
+        bar(screen.console, blocks, screen.width - 1, max(limit, count.tokens)),
+    ]
+    for name, tokens in blocks.items():
+        if tokens:
+            line = Text("  ")
+            line.append("█ " if screen.has_colour else f"{BLOCKS[name].glyph} ", style=BLOCKS[name].colour)
+            lines.append(line.append(f"{name:<8}{tokens:>10,}{tokens / limit:>7.0%}"))
+    lines += _next_to_go(context)
+    told = context.requests.statistics()
+    if told.requests:
+        lines.append(
+            Text(
+                f"the last {told.requests} requests: {told.trimmed} trimmed, "
+                f"{told.utilization:.0%} full on average",
+                style="dim",
+            )
+        )
+    return Group(*lines)
+
+
+def _next_to_go(context: Context) -> Iterator[Text]:
+    going = context.forecast()
+    if going:
+        first = text_of(going[0].get("content")) or "a tool call"
+        yield Text(
+            f"next to go: {len(going)} of {len(context)} turns, from “{short(clean(first), 40)}” on",
+            style="dim",
+        )
+
+
+def cost(desk: Desk, *, detailed: bool) -> RenderableType:
+    """What the session has cost, in a line or by model and category."""
+    meter = desk.context.meter
+    prompt, completion = meter.total_tokens()
+    total = meter.total_cost()
+    dollars = "?" if total is None else f"${total:.4f}"
+    lines = [Text(f"{dollars} for {prompt:,} prompt and {completion:,} completion tokens")]
+    if detailed:
+        lines += [Text(row.text) for row in detail(meter)]
+        lines.append(Text(f"[estimated session ctx: {desk.context.estimate_tokens()} tokens]"))
+    return Group(*lines)
+
+
+def history(context: Context, width: int) -> RenderableType:
+    """Every turn in a line; what the model does not see whole is marked with what became of it."""
+    with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
+        context.fitted()
+    became = {change.index: change for change in context.changes}
+    lines = []
+    for place, turn in enumerate(context.turns):
+        change = became.get(place)
+        mark = "  " if change is None else "✗ " if change.kind == "evict" else "~ "
+        handle = "" if change is None else f"  {change.handle}"
+        room = max(10, width - 18 - len(handle))
+        line = f"{place:>4} {mark}{turn['role']:<10}{short(clean(said(turn)), room)}{handle}"
+        lines.append(Text(line, style="" if change is None else "dim"))
+    return Group(*lines) if lines else Text("nothing has been said yet", style="dim")
+
+
+def said(turn: Message) -> str:
+    """A turn in words: its text, and the calls that it makes."""
+    calls = ", ".join(f"{call['function']['name']}(…)" for call in calls_of(turn))
+    return " ".join(filter(None, (text_of(turn.get("content")), calls)))
+
+
+def as_markdown(context: Context) -> str:
+    """The whole conversation as a document."""
+    parts = []
+    for turn in context.turns:
+        text = said(turn)
+        parts.append(f"## {turn['role']}\n\n" + (f"```\n{text}\n```" if turn["role"] == "tool" else text))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,473 @@
+"""`ullage shell` as a person meets it: the real program in a pseudo-terminal, and what its screen shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.player import Player, Request, Script, playing, sent_json
+from tests.terminal import CTRL_C, CTRL_D, PROGRAM, Terminal, opened
+from ullage import store
+from ullage.broker.embedded.weights import find
+from ullage.context import Context
+from ullage.shell.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+LONG = "quay " * 3_000
+TALK = "Seven **boats** are at the quay."
+
+
+def answered(text: str) -> bytes:
+    """The bytes of a streamed answer, a word at a time."""
+    words = [{"content": word} for word in re.findall(r"\S+\s*", text)]
+    events: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta}]} for delta in ({"role": "assistant"}, *words)
+    ]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    events.append({"choices": [], "usage": {"prompt_tokens": 41, "completion_tokens": 3, "total_tokens": 44}})
+    return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+
+
+STALLING = answered("Seven boats.")
+SCRIPTS = {
+    "suggest one": Script(body=answered("Look:\n\nCMD: echo sug''gested\n")),
+    "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
+    "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
+    "be slow": Script(body=answered("Slowly, one two three."), piece=40, pause=0.02),
+    "mislead me": Script(body=answered("See \x1b]0;evil\x07 this.\n\nCMD: echo \x1b]0;evil\x07 x\n")),
+    "refuse me": sent_json({"error": {"message": "Incorrect API key provided"}}, 401),
+}
+"""What is asked → what is played; anything else gets TALK."""
+
+
+def play(request: Request) -> Script:
+    if not request.path.endswith("/chat/completions"):
+        return sent_json({"error": {"message": "not found"}}, 404)  # asked at the start: whose server is it?
+    return SCRIPTS.get(asked(request)[-1].splitlines()[-1], Script(body=answered(TALK)))
+
+
+def asked(request: Request) -> list[str]:
+    """The texts of the user's turns in a request."""
+    return [each["content"] for each in request.json()["messages"] if each["role"] == "user"]
+
+
+def questions(player: Player) -> list[list[str]]:
+    """Each request for an answer, as the texts of the user's turns in it."""
+    return [asked(request) for request in player.requests if request.path.endswith("/chat/completions")]
+
+
+def environment(folder: Path, player: Player | None, **more: str) -> dict[str, str]:
+    dropped = ("_API_KEY", "NO_COLOR", "COLUMNS", "LINES")
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(dropped)}
+    if player is not None:
+        kept |= {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": "sk-harbour-0123456789"}
+    return {**kept, "NO_PROXY": "*", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **more}
+
+
+def options(folder: Path, *more: str) -> tuple[str, ...]:
+    return ("shell", "--store", str(folder / "ullage.db"), "--model", "openai/gpt-4o", *more)
+
+
+@contextmanager
+def shell(
+    folder: Path, player: Player, *more: str, columns: int = 100, **variables: str
+) -> Iterator[Terminal]:
+    """A shell whose first prompt is there."""
+    env = environment(folder, player, **variables)
+    with opened(*options(folder, *more), env=env, cwd=folder, columns=columns) as terminal:
+        terminal.ready()
+        yield terminal
+
+
+def piped(
+    folder: Path, player: Player, *more: str, given: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *options(folder, *more)],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=folder,
+        env=environment(folder, player, **variables),
+    )
+
+
+def last_session(folder: Path) -> str:
+    with store.open(folder / "ullage.db") as kept:
+        return kept.sessions()[0].id
+
+
+# Lines ------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_run_or_asked_and_the_user_can_tell_which(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        assert "openai/gpt-4o answers" in terminal.text
+        assert terminal.do("echo hel''lo") == "hello"
+        assert terminal.do("(exit 3)") == "exit status 3"
+        terminal.do("cd inner && tide=low")
+        assert terminal.do('echo "${PWD##*/} $tide"') == "inner low"
+        assert not questions(player)
+
+        assert terminal.do("How many boats are there?") == "Seven boats are at the quay."
+        first = questions(player)[-1][-1]
+        assert first.endswith("How many boats are there?")
+        assert "$ echo hel''lo\nhello\n[exit status 0]" in first
+        assert "[exit status 3]" in first
+
+        assert "reads like a sentence: asked; to run it, put ! in front" in terminal.do("find the boats")
+        assert len(questions(player)) == 2
+        assert terminal.do("!echo the boats") == "the boats"
+        assert len(questions(player)) == 2
+        assert terminal.do("?ls") == "Seven boats are at the quay."
+        assert questions(player)[-1][-1].endswith("ls")
+        assert terminal.do("!") == "! runs what follows it, ? asks it"
+        assert terminal.do(":helo").startswith("there is no :helo. Did you mean :help?")
+        assert terminal.leave("exit\r") == 0
+
+
+def test_an_answer_is_shown_as_it_comes(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?be slow")
+        terminal.wait("Slowly,")
+        assert "three" not in terminal.text
+        terminal.press("echo la''ter\r")
+        screen = terminal.wait("\nlater\n")
+        assert screen.startswith("> ?be slow\nSlowly, one two three.\n> echo la''ter\nlater\n")
+
+
+def test_an_answer_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?mislead me")
+        assert "See ␛]0;evil␇ this." in terminal.wait("[s] skip")
+        assert "$ echo ␛]0;evil␇ x" in terminal.text
+        terminal.press("s")
+        terminal.done()
+        terminal.do(":history")
+        assert b"\x1b]0;" not in terminal.raw
+        assert terminal.leave(":quit\r") == 0
+
+
+def test_what_left_the_window_is_told_below_the_answer_and_can_be_recalled(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        for place in range(3):
+            terminal.do(f"seq {place}1000 {place}1900")
+            shown = terminal.do("?what now").splitlines()
+            if len(shown) > 1:
+                break
+        assert shown[0] == "Seven boats are at the quay."
+        assert "turns left the window; :history shows which" in shown[1]
+        gone = [line for line in terminal.do(":history").splitlines() if "✗" in line]
+        assert len(gone) >= 2
+        assert terminal.do(f":recall {gone[1].split()[-1]}") == TALK
+
+
+def test_a_question_after_much_output_is_answered(tmp_path: Path) -> None:
+    with playing(play) as player:
+        done = piped(tmp_path, player, given="seq 1 3000\n?what now\n")
+    assert done.stdout.endswith("Seven **boats** are at the quay.\n")
+
+
+# Meta commands ----------------------------------------------------------------------------------------------
+
+
+def test_help_tells_of_every_command_with_an_example(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player, columns=120) as terminal:
+        listed = terminal.do(":help")
+        for name, command in COMMANDS.items():
+            assert command.help
+            assert command.example.startswith(f":{name}")
+            told = f":{name} {command.usage}".strip() + f" {command.help}; {command.example}"
+            assert told in " ".join(listed.split())
+        assert terminal.do("/help") == listed
+        assert terminal.do("/help cost").splitlines()[0] == ":cost [detail|reset]"
+        assert not questions(player)
+
+
+def test_the_conversation_is_shown_measured_taken_back_and_exported(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        assert terminal.do(":history") == "nothing has been said yet"
+        terminal.do("?one question")
+        terminal.do("?another question")
+        shown = terminal.do(":context")
+        assert re.search(r"[\d,]+ of [\d,]+ tokens \(\d+%\)", shown)
+        for block in ("system", "tools", "turns", "free"):
+            assert re.search(rf"^  █ {block} +[\d,]+ +\d+%$", shown, re.MULTILINE)
+
+        assert re.fullmatch(r"\$0\.\d+ for 82 prompt and 6 completion tokens", terminal.do(":cost"))
+        detailed = terminal.do(":cost detail").splitlines()
+        assert any("gpt-4o [main] 2 calls" in line for line in detailed)
+        assert re.fullmatch(r"\[estimated session ctx: \d+ tokens\]", detailed[-1])
+
+        rows = [line.split() for line in terminal.do(":history").splitlines()]
+        assert [row[1] for row in rows] == ["user", "assistant", "user", "assistant"]
+
+        assert terminal.do(":export talk.md") == "4 turns written to talk.md"
+        assert terminal.do(":export talk.json") == "4 turns written to talk.json"
+        assert terminal.do(":export nowhere/talk.md").startswith("nowhere/talk.md cannot be written")
+
+        assert terminal.do(":undo") == "2 turns taken back"
+        assert "another question" not in terminal.do(":history")
+        assert re.fullmatch(r"[\d,]+ tokens saved; .*", terminal.do(":compact"))
+        assert terminal.do(":reset").startswith("the conversation begins anew")
+        assert terminal.do(":undo") == "there is nothing to take back"
+    assert "## assistant\n\nSeven **boats** are at the quay.\n" in (tmp_path / "talk.md").read_text()
+    assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())][:2] == [
+        "user",
+        "assistant",
+    ]
+
+
+def test_memory_and_tokens_are_told(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        number = terminal.do(":memory add preference: answer in metric units").rpartition(" ")[2]
+        assert terminal.do(":memory list").split() == [
+            number,
+            "preference:",
+            "answer",
+            "in",
+            "metric",
+            "units",
+        ]
+        terminal.do("?how far is it")
+        assert "answer in metric units" in player.requests[-1].body.decode()
+        assert terminal.do(f":memory forget {number}") == "forgotten"
+        assert terminal.do(":memory list") == ""
+        assert terminal.do(f":memory forget {number}") == f"nothing is remembered as {number}"
+        assert terminal.do(":tokenize hello world") == "2 tokens\n24912 2375"
+
+
+def test_a_conversation_and_a_preference_outlive_the_shell(tmp_path: Path) -> None:
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            terminal.do("?the first question")
+            assert terminal.do(":rolling-context off").startswith("nothing is trimmed")
+            assert terminal.leave() == 0
+        session = last_session(tmp_path)
+        with shell(tmp_path, player) as terminal:
+            assert terminal.do(":rolling-context").startswith("nothing is trimmed")
+            assert session[:12] in terminal.do(":sessions")
+            assert terminal.do(f":resume {session[:8]}") == "resumed, with 2 turns"
+            terminal.do("?the second question")
+        assert questions(player)[-1] == ["the first question", "the second question"]
+        with shell(tmp_path, player, "--resume", session[:8]) as terminal:
+            assert len(terminal.do(":history").splitlines()) == 4
+        unknown = piped(tmp_path, player, "--resume", "nosuch")
+        assert unknown.returncode == 2
+        assert "nosuch" in unknown.stderr
+
+
+def test_two_shells_cannot_go_on_with_the_same_conversation_unnoticed(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as here:
+        here.do("?the first question")
+        session = last_session(tmp_path)
+        with shell(tmp_path, player, "--resume", session) as there:
+            there.do("?a question from there")
+        assert "it has gone on elsewhere" in " ".join(here.do("?a question from here").split())
+        assert here.do(f":resume {session}") == "resumed, with 4 turns"
+        assert here.do("?a question from here") == "Seven boats are at the quay."
+
+
+# Suggested commands -----------------------------------------------------------------------------------------
+
+
+def test_a_suggested_command_runs_only_as_the_user_says(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    offer = "[r] run [e] edit [s] skip [a] always"
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+
+        def suggest(question: str, key: str, choices: str) -> str:
+            terminal.type(f"?{question}")
+            assert choices in terminal.wait("[s] skip")
+            terminal.press(key)
+            return terminal.done()
+
+        assert suggest("suggest one", "r", offer).endswith("\nsuggested")
+        assert "\nsuggested" not in suggest("suggest one", "s", offer)
+
+        terminal.type("?suggest one")
+        terminal.wait("[a] always")
+        terminal.press("e")
+        terminal.wait("> !echo sug''gested")
+        terminal.press(" by hand\r")
+        terminal.wait("\nsuggested by hand\n")
+        terminal.ready()
+
+        assert suggest("suggest one", "a", offer).endswith("\nsuggested")
+        assert terminal.do("?suggest one").endswith("\nsuggested")
+
+        terminal.type("?suggest a deletion")
+        shown = terminal.wait("[s] skip")
+        assert "destructive: " in shown
+        assert "always" not in shown
+        terminal.press("a")
+        terminal.press(CTRL_C)
+        terminal.done()
+        assert (tmp_path / "old").exists()
+        terminal.do("?what now")
+        assert "[command skipped by the user] rm -rf old" in questions(player)[-1][-1]
+        suggest("suggest a deletion", "r", "$ rm -rf old")
+        assert not (tmp_path / "old").exists()
+
+
+# Stopping ---------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_stops_what_goes_on_and_never_the_shell(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?stall")
+        terminal.wait("Seven")
+        terminal.press(CTRL_C)
+        assert terminal.done() == "Seven\nstopped"
+        assert player.wait_left()
+
+        terminal.type("echo g''o; sleep 100")
+        terminal.wait("\ngo\n")
+        began = time.monotonic()
+        terminal.press(CTRL_C)
+        assert terminal.done().endswith("exit status 130")
+        assert time.monotonic() - began < 5
+
+        terminal.press("rm something")
+        terminal.wait("> rm something")
+        terminal.press(CTRL_C)
+        terminal.ready()
+        assert terminal.do("echo it goes o''n") == "it goes on"
+        assert terminal.leave(CTRL_D) == 0
+        assert b"Traceback" not in terminal.raw
+
+
+def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path: Path) -> None:
+    configured = tmp_path / "ullage.toml"
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            assert "OPENAI_API_KEY" in terminal.do("?refuse me")
+            assert terminal.do("?and now") == "Seven boats are at the quay."
+            assert questions(player)[-1] == ["refuse me\n\nand now"]
+
+        configured.write_text("[context]\ntoken_budget = 500\n")
+        with shell(tmp_path, player, "--config", str(configured)) as terminal:
+            sent = len(questions(player))
+            terminal.press("\x1b[200~?" + LONG + "\x1b[201~\r")
+            terminal.wait(":undo takes the question back")
+            assert "Cannot fit request" in terminal.ready()
+            assert terminal.do(":history").split()[1] == "user"
+            assert len(questions(player)) == sent
+            terminal.do(":undo")
+            assert terminal.do("?and now") == "Seven boats are at the quay."
+
+        configured.write_text("[cost]\ncap_at_dollars = 0.000001\n")
+        with shell(tmp_path, player, "--config", str(configured)) as terminal:
+            sent = len(questions(player))
+            assert "could cost" in terminal.do("?dear question")
+            assert len(questions(player)) == sent
+            assert terminal.do("echo still he''re") == "still here"
+        session = last_session(tmp_path)
+        with shell(tmp_path, player, "--resume", session) as terminal:
+            terminal.do("?and now")
+        joined = questions(player)[-1][-1]
+        assert joined.startswith("dear question")
+        assert joined.endswith("and now")
+        assert "still here" in joined
+
+
+def test_nothing_that_was_shown_is_lost_when_the_shell_is_killed(tmp_path: Path) -> None:
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            terminal.do("?the first question")
+            terminal.do("echo a ma''rk")
+            terminal.do(":memory add the harbour is small")
+            os.kill(terminal.child.pid, signal.SIGKILL)
+            terminal.leave("")
+        with shell(tmp_path, player, "--resume", last_session(tmp_path)) as terminal:
+            assert "the harbour is small" in terminal.do(":memory list")
+            terminal.do("?the second question")
+    first, second = questions(player)[-1]
+    assert first == "the first question"
+    assert "a mark" in second
+    with store.open(tmp_path / "ullage.db") as kept:
+        assert len(Context.resume(last_session(tmp_path), kept.journal)) == 4
+
+
+# Other places -----------------------------------------------------------------------------------------------
+
+
+def test_piped_lines_are_taken_in_turn_without_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    given = (
+        "?How many boats?\necho hel''lo; (exit 3)\n:tokenize hello world\n?suggest a deletion\n?refuse me\n"
+    )
+    with playing(play) as player:
+        done = piped(tmp_path, player, given=given)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[:5] == [
+        "Seven **boats** are at the quay.",
+        "hello",
+        "exit status 3",
+        "2 tokens",
+        "24912 2375",
+    ]
+    assert "OPENAI_API_KEY" in done.stdout
+    assert (tmp_path / "old").exists()
+    assert not any(line.startswith(">") for line in lines)
+    assert "\x1b" not in done.stdout
+
+
+def test_one_line_is_taken_and_that_is_all(tmp_path: Path) -> None:
+    with playing(play) as player:
+        done = piped(tmp_path, player, "-c", "? How many boats?", given="echo not this")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "Seven **boats** are at the quay.\n", "")
+        assert piped(tmp_path, player, "-c", "echo hel''lo").stdout == "hello\n"
+        refused = piped(tmp_path, player, "-c", "?refuse me")
+    assert refused.returncode == 1
+    assert "OPENAI_API_KEY" in refused.stderr
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_no_color_is_heeded(tmp_path: Path, plain: bool) -> None:
+    with playing(play) as player, shell(tmp_path, player, **({"NO_COLOR": "1"} if plain else {})) as terminal:
+        terminal.do("?How many boats?")
+        terminal.do(":context")
+        terminal.do(":nosuch")
+        codes = {part for each in COLOUR.findall(terminal.raw) for part in each[2:-1].split(b";")}
+    coloured = {code for code in codes if code.isdigit() and 30 <= int(code) <= 107}
+    assert bool(coloured) is not plain
+
+
+def test_forty_columns_are_enough(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player, columns=40) as terminal:
+        answer = terminal.do("?How many boats are there at the quay?")
+        assert " ".join(answer.split()).endswith("Seven boats are at the quay.")
+        for line in (":context", ":cost detail", ":history", ":sessions", ":help memory"):
+            assert terminal.do(line)
+        assert terminal.do("echo hel''lo") == "hello"
+        assert terminal.leave() == 0
+
+
+@pytest.mark.skipif(find() is None, reason="the embedded model's file is not there: ullage model get")
+def test_the_embedded_model_answers_and_says_what_it_is(tmp_path: Path) -> None:
+    env = environment(tmp_path, None)
+    arguments = ("shell", "--store", str(tmp_path / "ullage.db"), "--model", "embedded")
+    with opened(*arguments, env=env, cwd=tmp_path) as terminal:
+        terminal.ready()
+        assert "embedded answers" in terminal.text
+        assert terminal.do("?Say hello.")
+        assert [line.split()[1] for line in terminal.do(":history").splitlines()] == ["user", "assistant"]
+        assert terminal.leave() == 0
