@@ -536,7 +536,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["count", "--help"], ["fit", "--help"], ["explain", "--help"], []]
+    "arguments", [["--help"], ["count", "--help"], ["fit", "--help"], ["explain", "--help"]]
 )
 def test_help_tells_the_exit_codes(arguments: list[str]) -> None:
     done = run(*arguments)
