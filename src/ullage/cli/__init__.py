@@ -17,6 +17,21 @@ SHELL_OPTIONS = ("-c", "--model", "--resume", "--config", "--store")
 """Without a command, or with one of these in its place, `ullage` is the shell."""
 
 
+def program() -> None:
+    """The command as a process of its own: what was broken off waits for nobody.
+
+    Workers that were stopped in the middle of a batch can leave a lock behind that Python would wait for at
+    its end; all that has to be closed is closed by then.
+    """
+    import os
+
+    code = main()
+    if code in {INTERRUPTED, BROKEN_PIPE}:
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code; what goes wrong is told in a line, not a traceback."""
     arguments = sys.argv[1:] if argv is None else list(argv)
