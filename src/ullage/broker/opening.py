@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 """The name of the model that comes with Ullage."""
+LOCAL_OUTPUT = 512
+"""The longest answer of a local model, where nothing else is configured."""
 MOST_WINDOWS: Mapping[str, int] = {"ollama.chat": 8_192}
 """By API, for servers that make a window as large as they are told."""
 
@@ -25,6 +27,13 @@ class Opened(NamedTuple):
     """Whether a call costs nothing."""
     most_window: int | None = None
     """The largest window that it is asked to run with, unless the user says so: it takes its memory."""
+
+    async def window(self, configured: int | None) -> int | None:
+        """The window to reckon with: as configured, else as the server tells; None where nobody does."""
+        told = configured or await self.provider.window()
+        if told is None or configured or self.most_window is None:
+            return told
+        return min(told, self.most_window)
 
 
 def open_provider(name: str, *, environ: Mapping[str, str], window: int | None = None) -> Opened:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ullage import store
 from ullage.broker.embedded import ABOUT
 from ullage.broker.events import Finished, Text
-from ullage.broker.opening import EMBEDDED, open_provider
+from ullage.broker.opening import EMBEDDED, LOCAL_OUTPUT, open_provider
 from ullage.cli.reading import encode
 from ullage.context import Context
 from ullage.cost import Ledger
@@ -49,8 +49,6 @@ CODES: Mapping[type[UllageError], int] = {
 """Exit codes by what went wrong; the first that fits counts."""
 
 PROMPT = "You are a helpful assistant. Answer briefly and to the point."
-LOCAL_OUTPUT = 512
-"""The longest answer of a model whose limit is not known otherwise."""
 
 
 def run(options: Namespace) -> int:
@@ -104,7 +102,7 @@ async def _ask(question: str, options: Namespace, kept: Store) -> int:
 async def _context(opened: Opened, options: Namespace, kept: Store) -> Context:
     """The session, held to what the server, the table of models or the user says that its window is."""
     provider = opened.provider
-    window = options.window or _within(await provider.window(), opened.most_window)
+    window = await opened.window(options.window)
     return Context.resume(
         options.session or "",
         kept.journal,
@@ -116,10 +114,6 @@ async def _context(opened: Opened, options: Namespace, kept: Store) -> Context:
         max_turns=None,
         factor=Calibration(kept.calibration).factor(provider.endpoint, provider.model),
     )
-
-
-def _within(window: int | None, most: int | None) -> int | None:
-    return window if window is None or most is None else min(window, most)
 
 
 async def _answer(client: Client, context: Context, options: Namespace) -> None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ullage.broker.opening import EMBEDDED
+from ullage.broker.opening import EMBEDDED, LOCAL_OUTPUT
 from ullage.config.using import (
     compress_of,
     context_options,
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 ROLLING, CHOSEN = "rolling-context", "model"
 """Preferences that outlive a session: whether what does not fit is trimmed, and which model answers."""
-LOCAL_OUTPUT = 512
-"""The longest answer of a local model, where nothing else is configured."""
 MOST_STEPS = 50
 """How many times in a row one question may lead to calls."""
 MOST_SESSIONS = 1_000
@@ -117,9 +115,7 @@ class Desk:
     async def _options(self, found: Opened, model: ModelSettings) -> dict[str, object]:
         """What the provider says of itself, for the context."""
         provider = found.provider
-        window = model.window or await provider.window()
-        if window is not None and model.window is None and found.most_window is not None:
-            window = min(window, found.most_window)
+        window = await found.window(model.window)
         reserved = self.settings.context.reserved_output
         if reserved is None and found.local and window is not None:
             reserved = min(LOCAL_OUTPUT, window // 4)
