@@ -23,6 +23,7 @@ import pytest
 from tests.backends import BACKENDS
 from tests.workers import CENT, DAY, account, words_of
 from ullage import store
+from ullage.context import Context
 from ullage.context.journal import Event
 from ullage.cost.book import Cap, Reservation
 from ullage.errors import ConfigurationError, Conflict, StoreError
@@ -248,6 +249,20 @@ def test_sessions_are_listed_the_latest_first_with_the_first_words_of_the_user(f
         assert [each.title for each in listed] == ["Where is it?", ("word " * 12)[:59].rstrip() + "…", ""]
         assert listed[0].created < listed[0].updated <= time.time()
         assert [each.id for each in kept.sessions(most=1)] == ["one"]
+
+
+def test_a_session_is_called_by_what_was_asked_not_by_what_commands_printed(file: Path) -> None:
+    asked = {"a": "Which is\n\nthe largest?", "b": [{"type": "text", "text": "And now?"}]}
+    with store.open(file) as kept:
+        for session, content in asked.items():
+            context = Context(journal=kept.journal, session=session)
+            context.append_exec_output("$ ls\nboats.csv\n\nnotes.md")
+            context.append_exec_output("$ pwd\n/harbour")
+            context.append_user(content)
+        assert {each.id: each.title for each in kept.sessions()} == {
+            "a": "Which is the largest?",
+            "b": "And now?",
+        }
 
 
 # What is refused

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ullage.context.bounds import Bounds
 from ullage.context.folds import Folds
 from ullage.context.forms import compressed, fitted_without_tool_role
 from ullage.context.journal import Event, MemoryJournal
+from ullage.context.outputs import blocks_of, in_front
 from ullage.context.rendering import render
 from ullage.context.state import State, apply
 from ullage.context.summaries import Summaries
@@ -25,7 +27,6 @@ from ullage.context.summary import Summarizer
 from ullage.errors import ContextOverflowError, InvalidConversation
 from ullage.fitting import FitPolicy
 from ullage.fitting.log import RequestLog
-from ullage.fitting.shorten import HANDLE_LENGTH, cut_middle, letters_of
 from ullage.fitting.units import piece_of
 from ullage.messages import SYSTEM_ROLES, check_message
 from ullage.pairing import follow, unanswered
@@ -33,7 +34,7 @@ from ullage.tokens.calibration import NEUTRAL
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from decimal import Decimal
 
     from ullage.context.folds import Fold
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "[interrupted]"
 """The result of a call whose program ended before it answered."""
-LEAST_OUTPUT = 64
-"""Tokens that a command's output may have in any case."""
 WORTHWHILE = 1.05
 """How much more room a tighter ceiling must give before the history is read again for it."""
 
@@ -142,6 +141,20 @@ class Context:
 
     def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
         """Adds a turn: kept when this returns; raises InvalidConversation for what is none."""
+        self._append(message, {"pin": pin, "priority": priority})
+
+    def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
+        """Adds a user turn, with what commands printed since the last one in front of it."""
+        outputs, blocks = self._state.outputs, self.count().breakdown if self._state.outputs else {}
+        room = self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
+        printed = blocks_of(
+            outputs, room, self.bounds.counter().text, lambda text: self.journal.keep(self.session, [text])
+        )
+        content, quoted = in_front(printed, content)
+        message = {"role": "user", "content": content}
+        self._append(message, {"pin": pin, "priority": priority, "quoted": quoted})
+
+    def _append(self, message: Message, more: Mapping[str, Any]) -> None:
         place = len(self._state.turns)
         check_message(message, place)
         if message["role"] in SYSTEM_ROLES:
@@ -149,41 +162,10 @@ class Context:
                 "the system prompt is not a turn; set system_prompt", index=place, field="role"
             )
         follow(self._state.waiting, message, place)
-        data: dict[str, Any] = {"message": _copied(message)}
-        if pin:
-            data["pin"] = True
-        if priority:
-            data["priority"] = priority
-        self._happened("turn", data)
+        said = {name: value for name, value in more.items() if value}
+        self._happened("turn", {"message": _copied(message), **said})
         if message["role"] == "assistant":
             self._answered()
-
-    def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
-        """Adds a user turn, with what commands printed since the last one in front of it."""
-        outputs = [f"[exec output]\n{text}" for text in self._outputs()]
-        if outputs and isinstance(content, str):
-            content = "\n\n".join([*outputs, content])
-        elif outputs and isinstance(content, list | tuple):
-            content = [*({"type": "text", "text": text} for text in outputs), *content]
-        self.append({"role": "user", "content": content}, pin=pin, priority=priority)
-
-    def _outputs(self) -> list[str]:
-        """What commands printed, cut in the middle where it would leave no room for the question."""
-        outputs = self._state.outputs
-        if not outputs:
-            return []
-        measure = self.bounds.counter().text
-        blocks = self.count().breakdown
-        room = max(LEAST_OUTPUT, (self.limit - sum(blocks.values()) + blocks["turns"]) // 2) // len(outputs)
-        shown = []
-        for text in outputs:
-            cost = measure(text)
-            if cost.ceiling > room:
-                self.journal.keep(self.session, [text])
-                handle = letters_of(text)[:HANDLE_LENGTH]
-                text = cut_middle(text, room, cost.ceiling, lambda each: measure(each).ceiling, handle)  # noqa: PLW2901
-            shown.append(text)
-        return shown
 
     def append_exec_output(self, text: str) -> None:
         """Keeps what a command printed for the next user turn."""
@@ -275,6 +257,15 @@ class Context:
             factor=factor,
         )
         self._next_factor = factor
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """What the conversation is held to within this, another model or other tools, ends with it."""
+        before = self.bounds, self._next_factor, self.use_tool_role
+        try:
+            yield
+        finally:
+            self._folds.bounds, self._next_factor, self.use_tool_role = before
 
     def hold_to(self, limit: int) -> None:
         """Keeps to a lower limit from now on, as after a provider's refusal; a higher one changes nothing."""
@@ -398,6 +389,11 @@ class Context:
         return fitted
 
     @property
+    def rendered(self) -> Fitted | None:
+        """The last render; None before the first."""
+        return None if self._rendered is None else self._rendered[1]
+
+    @property
     def changes(self) -> tuple[Change, ...]:
         """What the last render did to each turn that it did not send as it is, by the turn's place."""
         fold, fitted = self._rendered or (None, None)
@@ -466,7 +462,10 @@ class Context:
         if self._summaries.future is not None:
             import asyncio  # noqa: PLC0415 - whoever awaits this has it loaded
 
-            await asyncio.wait([asyncio.wrap_future(self._summaries.future)])
+            waited = asyncio.wrap_future(self._summaries.future)
+            # Whoever takes the summary hears why there is none; here it is only waited for.
+            waited.add_done_callback(lambda each: each.cancelled() or each.exception())
+            await asyncio.wait([waited])
 
     def _summarized(self, going: Iterable[int]) -> bool:
         """Takes over the summary that was prepared, or has it written now; whether there is a new one."""

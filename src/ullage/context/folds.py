@@ -1,4 +1,4 @@
-"""The folds behind a conversation: a Window for each system prompt in use, each fed with what is new."""
+"""The folds behind a conversation: a Window for each prompt and model in use, each fed with what is new."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from ullage.tokens import Count
 
 MOST = 4
-"""How many prompts are followed at a time; another pays for reading the history once."""
+"""How many are followed at a time; another pays for reading the history once."""
 
 
 class Fold:
     """A Window, the blocks of its system message, and how far it has read the conversation."""
 
     def __init__(self, bounds: Bounds, blocks: Blocks) -> None:
+        self.bounds = bounds
+        self.blocks = blocks
         self.window = bounds.open_window()
         self._counter = bounds.counter()
         self._shares = shares(self._counter, blocks)
@@ -53,6 +55,7 @@ class Fold:
             return False
         for message in system:
             self.window.renew(message)
+        self.blocks = blocks
         self._shares = shares(self._counter, blocks)
         return True
 
@@ -86,21 +89,12 @@ class Fold:
 
 
 class Folds:
-    """The folds that are in use, by their blocks."""
+    """The folds that are in use, by their bounds and blocks; the one that was used last stands last."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._folds: dict[Blocks, Fold] = {}
-
-    @property
-    def bounds(self) -> Bounds:
-        """What the conversation is held to; with other bounds the history is read again."""
-        return self._bounds
-
-    @bounds.setter
-    def bounds(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self.clear()
+        self.bounds = bounds
+        """What the conversation is held to now; with bounds that no fold has, the history is read again."""
+        self._folds: list[Fold] = []
 
     def clear(self) -> None:
         """Forgets what was read of the history."""
@@ -108,23 +102,22 @@ class Folds:
 
     def get(self, blocks: Blocks, lines: Sequence[Line]) -> Fold:
         """The fold with these blocks, up to date."""
-        fold = self._folds.pop(blocks, None) or Fold(self._bounds, blocks)
-        self._folds[blocks] = fold  # the one that was used last stands last
-        if len(self._folds) > MOST:
-            del self._folds[next(iter(self._folds))]
+        place = next((at for at, fold in enumerate(self._folds) if self._is_for(fold, blocks)), None)
+        fold = Fold(self.bounds, blocks) if place is None else self._folds.pop(place)
+        self._folds = [*self._folds[1 - MOST :], fold]
         fold.follow(lines)
         return fold
+
+    def _is_for(self, fold: Fold, blocks: Blocks) -> bool:
+        return fold.blocks == blocks and (fold.bounds is self.bounds or fold.bounds == self.bounds)
 
     def compact(self, blocks: Blocks, lines: Sequence[Line], share: float) -> None:
         """Trims the fold with these blocks here and now; the others are read again when they are needed."""
         fold = self.get(blocks, lines)
         fold.window.compact(share)
-        self._folds = {blocks: fold}
+        self._folds = [fold]
 
     def renew(self, before: Blocks, blocks: Blocks, lines: Sequence[Line]) -> None:
         """Goes on with other blocks where the fold with those before stands now."""
         fold = self.get(before, lines)
-        if fold.renew(blocks):
-            self._folds = {blocks: fold}
-        else:
-            self.clear()
+        self._folds = [fold] if fold.renew(blocks) else []

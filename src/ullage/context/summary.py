@@ -56,7 +56,7 @@ class Summarizer:
 
     async def write(self, prior: str | None, turns: Sequence[Message]) -> str:
         """The summary of `prior` and `turns`, at most `max_chars` long; raises where there is none."""
-        given = self._fitted(prior, turns)
+        given = fitted_to(self.model, self.limit, prior, turns)
         whole = len(prior or "") + sum(len(text_of(turn.get("content"))) for turn in turns)
         text = await self._asked(prior, given)
         if len(text) > max(whole, len(prior or "")):
@@ -78,30 +78,33 @@ class Summarizer:
             raise SummaryRefused(f"the summarizer answered {answer!r}")
         return answer.strip()
 
-    def _fitted(self, prior: str | None, turns: Sequence[Message]) -> Sequence[Message]:
-        """The turns made to fit the summarizer's own window, beside the prior summary."""
-        used = counter_for(self.model).text(prior or "").ceiling + min(INSTRUCTIONS, self.limit // 4)
-        room = max(1, self.limit - used)
-        if count(turns, self.model).ceiling <= room:
-            return turns
-        # No turn is more essential than another here: none may fill the window alone.
-        short = [self._shorter(turn, room // SHARES) for turn in turns]
-        return fit(short, self.model, limit=room, policy=FitPolicy(low_water=1.0)).messages
 
-    def _shorter(self, turn: Message, room: int) -> Message:
-        """A turn whose texts have at most `room` tokens each."""
-        content, calls = text_of(turn.get("content")), calls_of(turn)
-        short: dict[str, Any] = {**turn, "content": self._cut(content, room)}
-        if calls:
-            short["tool_calls"] = [_with_arguments(call, self._cut, room // len(calls)) for call in calls]
-        return short
+def fitted_to(model: str, limit: int, prior: str | None, turns: Sequence[Message]) -> Sequence[Message]:
+    """The turns made to fit the window of the model that summarizes them, beside the prior summary."""
+    used = counter_for(model).text(prior or "").ceiling + min(INSTRUCTIONS, limit // 4)
+    room = max(1, limit - used)
+    if count(turns, model).ceiling <= room:
+        return turns
+    # No turn is more essential than another here: none may fill the window alone.
+    short = [_shorter(turn, model, room // SHARES) for turn in turns]
+    return fit(short, model, limit=room, policy=FitPolicy(low_water=1.0)).messages
 
-    def _cut(self, text: str, room: int) -> str:
-        measure = counter_for(self.model).text
+
+def _shorter(turn: Message, model: str, room: int) -> Message:
+    """A turn whose texts have at most `room` tokens each."""
+    measure = counter_for(model).text
+
+    def cut(text: str, room: int) -> str:
         cost = measure(text)
         if cost.ceiling <= room:
             return text
         return cut_middle(text, room, cost.ceiling, lambda each: measure(each).ceiling)
+
+    content, calls = text_of(turn.get("content")), calls_of(turn)
+    short: dict[str, Any] = {**turn, "content": cut(content, room)}
+    if calls:
+        short["tool_calls"] = [_with_arguments(call, cut, room // len(calls)) for call in calls]
+    return short
 
 
 def _with_arguments(call: Mapping[str, Any], cut: Callable[[str, int], str], room: int) -> Mapping[str, Any]:

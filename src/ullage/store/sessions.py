@@ -50,7 +50,10 @@ def _user_words(data: Mapping[str, Any]) -> str:
     """The beginning of a user's message, where the event is one or has one in it."""
     for message in (data, *data.values()):
         if isinstance(message, dict) and message.get("role") == "user":
-            words = " ".join(_text(message.get("content")).split())
+            asked = message.get("content")
+            if isinstance(asked, str | list):  # without what commands had printed before
+                asked = asked[data.get("quoted", 0) :]
+            words = " ".join(_text(asked).split())
             return words if len(words) <= _TITLE else words[: _TITLE - 1].rstrip() + "…"
     return ""
 
