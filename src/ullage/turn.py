@@ -17,6 +17,7 @@ from ullage.broker.provider import Ask
 from ullage.cost.ledger import Ledger
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ContextOverflowError, ProviderError, StreamBroken
+from ullage.models import model_info
 from ullage.tokens import Count
 from ullage.tokens.calibration import Calibration
 from ullage.usage import Usage
@@ -131,6 +132,11 @@ class Client:
             fitted.count if told is None else Count(told, told, exact=True, breakdown=fitted.count.breakdown)
         )
 
+    def longest_answer(self, context: Context) -> int | None:
+        """The most tokens of an answer: as it is asked for, as the model is known for, or a window."""
+        known = model_info(self.provider.model)
+        return self.max_output or (known.max_output if known else None) or context.bounds.window
+
     def _learn(self, context: Context, fitted: Fitted, error: ContextOverflowError) -> int:
         """Takes a refusal for what it says, a larger count or a smaller window; gives the next limit."""
         factor = self.calibration.overflowed(*self._key, fitted.estimate, error.told)
@@ -176,7 +182,7 @@ class _Call:
         self._held = client.ledger.reserve(
             client.name,
             self.fitted.count.ceiling,
-            client.max_output,
+            client.longest_answer(self.context),
             category=self.category,
             local=client.local,
         )
