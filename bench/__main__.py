@@ -5,7 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from bench import adversarial, calibration, coldstart, conversation, history, peers, served, store, streams
+from bench import (
+    adversarial,
+    calibration,
+    coldstart,
+    conversation,
+    history,
+    peers,
+    served,
+    startup,
+    store,
+    streams,
+)
 from bench.shared import AbsentError, data, run, scorer
 
 if TYPE_CHECKING:
@@ -28,6 +39,7 @@ def evidence() -> None:
 
 TABLES: dict[str, tuple[str | None, Callable[[], None]]] = {
     "coldstart": (coldstart.__doc__, coldstart.main),
+    "startup": (startup.__doc__, startup.main),
     "adversarial": (adversarial.__doc__, adversarial.main),
     "accuracy": (accuracy.__doc__, accuracy),
     "calibration": (calibration.__doc__, calibration.main),

@@ -112,6 +112,35 @@ def keys_table() -> str:
     return "\n".join(lines)
 
 
+def commands_table() -> str:
+    """The commands of the shell itself, each with what it does and an example."""
+    from ullage.shell.commands import COMMANDS  # noqa: PLC0415 - see above
+
+    lines = ["| command | what it does | example |", "|---|---|---|"]
+    for name, command in COMMANDS.items():
+        usage = f":{name} {command.usage}".strip().replace("|", "\\|")
+        lines.append(f"| `{usage}` | {command.help} | `{command.example}` |")
+    return "\n".join(lines)
+
+
+def status_table() -> str:
+    """The variables of the status line."""
+    from ullage.shell.status import VARIABLES  # noqa: PLC0415 - see above
+
+    lines = ["| variable | what it is |", "|---|---|"]
+    return "\n".join(
+        [*lines, *(f"| `{{{name}}}` | {variable.about} |" for name, variable in VARIABLES.items())]
+    )
+
+
+def first_session() -> str:
+    """The screen after a first session, as the tests play it."""
+    sys.path.insert(0, str(ROOT))
+    from tests.first_session import transcript  # noqa: PLC0415 - see above
+
+    return f"```text\n{transcript()}\n```"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "help": help_of,
     "help-count": lambda: help_of("count"),
@@ -128,6 +157,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "policy": policy_table,
     "families": families_table,
     "keys": keys_table,
+    "commands": commands_table,
+    "status": status_table,
+    "first-session": first_session,
 }
 
 

@@ -103,6 +103,12 @@ def serve_babbling() -> None:
     serve_old()
 
 
+def serve_patient() -> None:
+    """Stay when the input ends, until asked to end."""
+    serve_old()
+    time.sleep(60)
+
+
 def serve_stubborn() -> None:
     """Stay when the input ends, and when asked to end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -159,6 +165,7 @@ def serve_old() -> None:
 WITHOUT_SDK: dict[str, Callable[[], object]] = {
     "old": serve_old,
     "babbling": serve_babbling,
+    "patient": serve_patient,
     "stubborn": serve_stubborn,
     "wreck": wreck,
     "babble": babble,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -53,6 +54,16 @@ class Script:
 def sent_json(value: Any, status: int = 200, **more: Any) -> Script:
     """An answer that is one JSON value."""
     return Script(body=orjson.dumps(value), status=status, kind="application/json", framing="length", **more)
+
+
+def answered(text: str, prompt: int = 41, completion: int = 3) -> bytes:
+    """The bytes of an answer that OpenAI's chat completions stream, a word at a time."""
+    deltas = [{"role": "assistant"}, *({"content": word} for word in re.findall(r"\S+\s*", text))]
+    events: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    total = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    events.append({"choices": [], "usage": total})
+    return b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in events) + b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True)

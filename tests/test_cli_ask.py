@@ -37,7 +37,7 @@ def environment(player: Player | None = None, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     if player is not None:
         kept |= {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": SECRET}
-    return {**kept, "NO_PROXY": "*", **more}
+    return {**kept, "NO_PROXY": "*", "XDG_CONFIG_HOME": "/nowhere", **more}
 
 
 def ask(
@@ -140,6 +140,43 @@ def test_a_missing_key_names_its_variable(tmp_path: Path) -> None:
     done = ask(tmp_path, *GPT, "How many boats?")
     assert done.returncode == 2
     assert "OPENAI_API_KEY" in done.stderr
+
+
+CONFIGURED = """
+model = "harbour"
+[cost]
+cap_at_dollars_a_day = {cap}
+[models.harbour]
+endpoint = "{url}/v1"
+model = "boat-1"
+key = "env:HARBOUR_KEY"
+window = 4_000
+prices = {{ input = 2.00, output = 8.00 }}
+"""
+
+
+def test_the_configuration_names_the_model_its_key_its_prices_and_the_caps(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    with playing(ANSWER) as player:
+        file.write_text(CONFIGURED.format(url=player.url, cap="1.00"))
+        arguments = ("--config", str(file), "--json", "--session", "monday", "How many boats?")
+        done = ask(tmp_path, *arguments, HARBOUR_KEY=SECRET)
+        told = json.loads(done.stdout)
+        assert told["text"] == "Seven boats."
+        assert told["context"]["limit"] == 3_000
+        assert told["cost"] == "0.000106"
+        asked = next(each for each in player.requests if each.path.endswith("/chat/completions"))
+        assert asked.json()["model"] == "boat-1"
+        assert asked.headers["authorization"] == f"Bearer {SECRET}"
+
+        sent = len(player.requests)
+        file.write_text(CONFIGURED.format(url=player.url, cap="0.01"))
+        assert ask(tmp_path, *arguments, HARBOUR_KEY=SECRET).returncode == 4
+        asked_again = [each for each in player.requests[sent:] if each.path.endswith("/chat/completions")]
+        assert asked_again == []
+        assert "HARBOUR_KEY" in ask(tmp_path, *arguments).stdout
+    file.write_text("model = 3")
+    assert "config.toml:1: model" in ask(tmp_path, "--config", str(file), "How many?").stderr
 
 
 def test_asking_nothing_is_wrong_usage(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from ullage.config.problems import quoted
 from ullage.config.using import (
     compress_of,
     environment_of,
+    headers_of,
     ledger_options,
     meter_options,
     opened,
@@ -57,7 +58,7 @@ SECRET = "sk-proj-0123456789abcdefghij"  # noqa: S105 - of nobody
 REQUIRED = """
 context.max_turns context.token_budget context.reserved_output context.max_summary_chars context.rolling
 context.compress.keep_turns context.compress.max_turn_chars tokenize.use_endpoint
-routing.system_prompts.<class> routing.models.<class> memory.inject_max_chars
+routing.system_prompts.<class> routing.models.<class> routing.rules.<class> memory.inject_max_chars
 project.auto_tree project.depth project.max_chars
 cost.warn_at_dollars cost.warn_at_tokens
 cost.cap_at_dollars cost.cap_at_dollars_a_day cost.cap_at_dollars_a_project
@@ -67,7 +68,7 @@ models.<name>.prices.input models.<name>.prices.output models.<name>.prices.cach
 models.<name>.prices.cache_write models.<name>.prices.reasoning
 model shell.status shell.confirm shell.history
 goal.max_steps goal.max_tokens goal.max_dollars goal.max_minutes
-mcp.<name>.command mcp.<name>.args mcp.<name>.env mcp.<name>.url
+mcp.<name>.command mcp.<name>.args mcp.<name>.env mcp.<name>.url mcp.<name>.headers mcp.<name>.timeout
 """
 
 
@@ -165,6 +166,9 @@ code = "You write code."
 [routing.models]
 code = "cloud"
 
+[routing.rules]
+code = ["refactor", "unit test"]
+
 [cost]
 cap_at_dollars = 0.10
 
@@ -197,7 +201,7 @@ def test_a_file_becomes_values(tmp_path: Path) -> None:
     assert settings.routing.models["code"] == "cloud"
     assert settings.mcp["git"].args == ("mcp-server-git",)
     assert settings.source("context", "compress", "keep_turns") == f"{tmp_path / 'config.toml'}:5"
-    assert settings.source("models", "cloud", "prices", "output") == f"{tmp_path / 'config.toml'}:25"
+    assert settings.source("models", "cloud", "prices", "output") == f"{tmp_path / 'config.toml'}:28"
     assert settings.source("context", "max_turns") == "default"
 
 
@@ -249,6 +253,16 @@ WRONG = {
     'model = "clowd"\n[models.cloud]\nendpoint = "openai"': "1: model: there is no such model; did you",
     'model = "nothing"': "name one of your own [models]",
     'routing.models.a = "nothing"': "routing.models.a: there is no such model",
+    'routing.models.main = "embedded"': "1: routing.models.main: the model of ordinary turns is the key",
+    'routing.rules.a = ["x"]': "leads nowhere: set routing.models.a or routing.system_prompts.a",
+    'routing.models.a = "embedded"\nrouting.rules.a = ["x", " "]': "2: routing.rules.a: has an empty phrase",
+    'routing.models.a = "embedded"\nrouting.rules.a = ["x\\n"]': "characters that do not print",
+    'routing.models.a = "embedded"\nrouting.rules.a = "x"': "is a list of words or phrases",
+    'routing.models.a = "nothing"\nrouting.rules.a = ["x"]': "1: routing.models.a: there is no such model",
+    'routing.modles.a = "embedded"\nrouting.rules.a = ["x"]': "1: routing.modles: there is no such key",
+    'routing.system_prompts.main = ""\nrouting.rules.main = ["x"]': "ordinary turns are of this class",
+    'routing.models.goal = "embedded"\nrouting.rules.goal = ["x"]': "words choose this class: the turns of",
+    'routing.rules.summarize = ["x"]': "no words choose this class: summaries of",
     "[models.lost]": "1: models.lost: it leads nowhere: give it an endpoint",
     'models.a.model = "llama"': "1: models.a.model: which provider has it is not known",
     'models.a.endpoint = "opnai"': "is neither a provider",
@@ -263,6 +277,14 @@ WRONG = {
     'mcp.a = { command = "x", env = { "A-B" = "x" } }': "no variable can have",
     'mcp.a = { command = "x", env = { A = 1 } }': "a value in it is not",
     'mcp.a = { command = "x", args = ["a\\u0000"] }': "no program can be given",
+    'mcp.a = { command = "x", headers = { A = "b" } }': "1: mcp.a: headers are for a url",
+    'mcp.a = { url = "http://127.0.0.1", headers = { "A B" = "c" } }': "no header can have: letters",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b\\nC: d" } }': "header can have: it is one line",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b", a = "c" } }': "a header in it twice",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = 1 } }': "a value in it is not",
+    'mcp.a = { command = "x", timeout = 0 }': "a whole number from 1 to 86,400; 0 is not",
+    '\n[mcp.a__b]\ncommand = "x"': "2: mcp.a__b: an MCP server cannot be named so",
+    '[mcp."a b"]\ncommand = "x"': '1: mcp."a b": an MCP server cannot be named so',
     "a = 1\na = 2\n": "2: a: this is no TOML in column 6: Cannot overwrite a value",
     "[context]\nmax_turns = forty": "2: max_turns: this is no TOML in column 13: Invalid value: texts",
     'a = """': "1: a: this is no TOML: Unterminated string",
@@ -381,6 +403,9 @@ def test_what_is_shown_has_no_values_of_an_environment_and_no_arguments_that_loo
     told = {row.name: public(value, row) for row, _, value in entries(settings)}
     assert told["mcp.<name>.args"] == '["--mode", "…"]'
     assert told["mcp.<name>.env"] == '{ A = "…", B = "env:B" }'
+    remote = f'[mcp.a]\nurl = "https://a.example"\nheaders = {{ A = "{SECRET}", B = "env:B" }}'
+    told = {row.name: public(value, row) for row, _, value in entries(read(tmp_path, remote))}
+    assert told["mcp.<name>.headers"] == '{ A = "…", B = "env:B" }'
     assert SECRET not in repr(settings.mcp["a"].env.keys())
 
 
@@ -431,6 +456,10 @@ VALUES: dict[str, Callable[[Row], st.SearchStrategy[Any]]] = {
     ),
     "choice": lambda row: st.sampled_from(row.choices),
     "texts": lambda _: st.lists(texts.filter(lambda text: "\0" not in text), max_size=3).map(tuple),
+    "phrases": lambda _: st.lists(names, max_size=3).map(tuple),
+    "headers": lambda _: st.dictionaries(
+        st.from_regex(r"[a-z0-9_-]{1,5}", fullmatch=True), st.sampled_from(["a b", "env:A"]), max_size=3
+    ),
     "pairs": lambda _: st.dictionaries(
         st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True).filter(str.isascii),
         texts.filter(lambda text: "\0" not in text),
@@ -447,15 +476,25 @@ def found(
     draw: st.DrawFn, rows: tuple[Row, ...] = ROWS, *, models: bool = True
 ) -> dict[tuple[str, ...], Any]:
     """Values for some of the keys, which can work together."""
-    own = {"<class>": draw(st.lists(names, max_size=2, unique=True))}
-    own["<name>"] = draw(st.lists(names, max_size=2, unique=True)) if models else []
+    own = {
+        "routing": draw(st.lists(names, max_size=2, unique=True)),
+        "models": draw(st.lists(names, max_size=2, unique=True)) if models else [],
+        "mcp": draw(st.lists(st.sampled_from(["a", "b-2", "c_d"]), max_size=2, unique=True))
+        if models
+        else [],
+    }
     values: dict[tuple[str, ...], Any] = {}
     for row in rows:
-        part = next((part for part in row.path if part in own), None)
-        for name in own[part] if part else [""]:
-            if row.name in ("mcp.<name>.url", "context.reserved_output"):
-                continue  # a server has one or the other, and not every window bears every reserve
-            needed = row.name in ("models.<name>.endpoint", "mcp.<name>.command")
+        part = next((part for part in row.path if part.startswith("<")), None)
+        for name in own[row.path[0]] if part else [""]:
+            # A server has a command or a url, and not every window bears every reserve.
+            if row.name in ("mcp.<name>.url", "mcp.<name>.headers", "context.reserved_output"):
+                continue
+            needed = row.name in (
+                "routing.system_prompts.<class>",
+                "models.<name>.endpoint",
+                "mcp.<name>.command",
+            )
             if needed or draw(st.integers(0, 3)) == 0:
                 path = tuple(name if each == part else each for each in row.path)
                 absent = st.none() if row.word and not needed else st.nothing()
@@ -510,6 +549,7 @@ def test_the_examples_of_the_first_file_work(tmp_path: Path) -> None:
     assert settings.models["cloud"].prices.output == 10
     assert settings.mcp["git"].command == "uvx"
     assert settings.routing.models == {"code": "cloud"}
+    assert settings.routing.rules == {"code": ("refactor", "write a test")}
 
 
 def test_the_first_file_tells_the_cost_of_every_key() -> None:
@@ -660,6 +700,7 @@ def over(tmp_path: Path, own: str, project: str, **more: Any) -> Settings:
         ('models.big.endpoint = "openai"', 'routing.models.code = "big"'),
         ('model = "openai/gpt-4o"', 'model = "embedded"'),
         ("", 'routing.system_prompts.code = "Follow our style."'),
+        ('routing.models.code = "embedded"', 'routing.rules.code = ["refactor"]'),
         ("context.max_turns = 5", "context.max_turns = 9"),
         ("", "project.auto_tree = true"),
     ],
@@ -691,6 +732,7 @@ def test_a_project_can_tighten(tmp_path: Path, own: str, project: str) -> None:
         ("", 'models.a.key = "env:HOME"', "models.a.key"),
         ("", 'mcp.a.command = "sh"', "mcp.a.command"),
         ('mcp.a.command = "sh"', 'mcp.a.args = ["-c", "id"]', "mcp.a.args"),
+        ('mcp.a.url = "https://a.example"', 'mcp.a.headers = { A = "env:HOME" }', "mcp.a.headers"),
     ],
 )
 def test_a_project_can_loosen_nothing_run_nothing_and_send_nothing_elsewhere(
@@ -931,6 +973,58 @@ def test_a_server_is_given_the_variables_that_it_is_to_have(tmp_path: Path) -> N
     assert SECRET not in repr(server)
     with pytest.raises(ConfigurationError, match="set it in the environment"):
         environment_of(server, {})
+
+
+def test_classes_are_tried_in_the_order_of_the_file_and_then_of_the_project(tmp_path: Path) -> None:
+    own = "[routing.rules]\nz = ['one']\na = ['two words', 'C++']\n[routing.system_prompts]\na = ''\nz = ''\n"
+    settings = over(
+        tmp_path, own, "routing.system_prompts.m = ''\nrouting.rules.m = []\nrouting.rules.z = ['x']"
+    )
+    assert list(settings.routing.rules.items()) == [("z", ("x",)), ("a", ("two words", "C++")), ("m", ())]
+
+
+def test_the_classes_of_our_own_may_have_prompts_and_models(tmp_path: Path) -> None:
+    own = "[routing.models]\ngoal = 'gpt-4o'\nsummarize = 'embedded'\n[routing.system_prompts]\n"
+    settings = read(tmp_path, own + "main = 'Hm.'\ngoal = 'Go.'\nsummarize = 'Be short.'\n")
+    assert settings.route("main") == (settings.model(), "Hm.")
+    assert settings.route("goal") == (settings.model("gpt-4o"), "Go.")
+    assert settings.route("summarize") == (settings.model("embedded"), "Be short.")
+
+
+REMOTE = """\
+[mcp.tickets]
+url = "{}"
+headers = {{ Authorization = "env:TICKETS", X-Team = "harbour" }}
+timeout = 5
+"""
+
+
+def test_a_server_is_sent_the_headers_that_it_is_to_have(tmp_path: Path) -> None:
+    settings = read(tmp_path, REMOTE.format("https://tickets.example/mcp"))
+    server = settings.mcp["tickets"]
+    assert server.timeout == 5
+    assert settings.notices == ()
+    assert headers_of(server, {"TICKETS": f"Bearer {SECRET}\n"}) == {
+        "Authorization": f"Bearer {SECRET}",
+        "X-Team": "harbour",
+    }
+    assert SECRET not in repr(server)
+    with pytest.raises(ConfigurationError, match=r"mcp.tickets.headers.Authorization is taken from TICKETS"):
+        headers_of(server, {})
+
+
+@pytest.mark.parametrize("value", ["", f"{SECRET}\nX-Evil: 1", "geheim-\u00e4"])
+def test_a_variable_that_no_header_can_hold_is_told_and_not_shown(tmp_path: Path, value: str) -> None:
+    server = read(tmp_path, REMOTE.format("https://tickets.example/mcp")).mcp["tickets"]
+    with pytest.raises(ConfigurationError, match="that no header can hold") as caught:
+        headers_of(server, {"TICKETS": value})
+    assert not value or value not in str(caught.value)
+
+
+def test_headers_that_would_go_unencrypted_are_told(tmp_path: Path) -> None:
+    (notice,) = read(tmp_path, REMOTE.format("http://tickets.example/mcp")).notices
+    assert "the headers of mcp.tickets go to http://tickets.example/mcp unencrypted" in notice
+    assert not read(tmp_path, REMOTE.format("http://127.0.0.1:1/mcp")).notices
 
 
 def test_settings_cannot_be_changed(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 import ullage
 from tests.llama import needed
 from tests.smollm import CONVERSATIONS, MODEL
-from ullage.broker.embedded import ABOUT, EmbeddedProvider, count_exactly, find, tokenizer_of, weights
+from ullage.broker.about import ABOUT
+from ullage.broker.embedded import EmbeddedProvider, count_exactly, find, tokenizer_of, weights
 from ullage.broker.embedded.channel import Channel
 from ullage.broker.embedded.gguf import metadata
 from ullage.broker.embedded.reading import ChunkReader

@@ -23,21 +23,23 @@ from ullage import store
 from ullage.broker.events import Event, Finished, Text, ToolCall, Used
 from ullage.broker.opening import Opened
 from ullage.config.building import defaults, plain_model
-from ullage.context import Context
+from ullage.config.seats import seated
 from ullage.errors import ConfigurationError, ProviderError
 from ullage.shell import goal
-from ullage.shell.desk import Desk
+from ullage.shell.desk import Desk, ledger_of
 from ullage.shell.goal import Outcome, pending, pursue
 from ullage.shell.loop import Shell
 from ullage.shell.running import Runner
 from ullage.shell.screen import Screen
 from ullage.testing import ScriptedProvider
+from ullage.tokens.calibration import Calibration
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ullage.broker.provider import Ask
+    from ullage.context import Context
     from ullage.store import Store
 
 GOAL = "Count the boats in the harbour"
@@ -107,12 +109,20 @@ def make(kept: Store, harbour: Path) -> Iterator[Make]:
         settings = defaults()
         settings = replace(
             settings,
+            context=replace(settings.context, token_budget=budget, reserved_output=100),
             shell=replace(settings.shell, confirm=confirm),
             goal=replace(settings.goal, **bounds),
         )
-        desk = Desk(settings, kept, {}, harbour)
-        desk.context = Context.resume(session, kept.journal, token_budget=budget, reserved_output=100)
-        desk._adopt(Opened(provider, local), plain_model(provider.model))
+        seat = asyncio.run(
+            seated(
+                Opened(provider, local),
+                plain_model(provider.model),
+                settings,
+                ledger=ledger_of(settings, kept, session, harbour),
+                calibration=Calibration(kept.calibration),
+            )
+        )
+        desk = Desk(settings, kept, {}, harbour, seat, session=session)
         out = io.StringIO()
         shown = screen or Screen(Console(file=out, width=110), keyboard=io.StringIO())
         runners.append(Runner(cwd=harbour, environ=ENVIRON))

@@ -7,8 +7,9 @@ import os
 import re
 import sys
 import time
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pexpect
 import pyte
@@ -19,8 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ullage.shell.markdown import MOST_ROWS, Streamed
+from ullage.shell.markdown import INTERVAL, MOST_ROWS, Streamed
 from ullage.shell.screen import NoTerminal, Screen, neutral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ABOVE = ["$ ullage", "", "what came before"]
 
@@ -67,9 +71,15 @@ class Terminal:
         return [[tuple(row[at]) for at in range(self.screen.columns)] for row in rows]
 
 
-def shown(text: str, *, pieces: list[str] | None = None, **options: Any) -> Terminal:
+def shown(
+    text: str,
+    *,
+    pieces: list[str] | None = None,
+    below: Callable[[], str] | None = None,
+    **options: Any,
+) -> Terminal:
     terminal = Terminal(**options)
-    streamed = Streamed(terminal.console)
+    streamed = Streamed(terminal.console, below=below)
     for piece in [text] if pieces is None else pieces:
         streamed.feed(piece)
         streamed.refresh()
@@ -261,6 +271,37 @@ def test_a_finished_block_is_printed_before_the_next_begins() -> None:
     streamed.end()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Some of them:\n- one\n- two\n  more\n2. three\n",
+        "Run it:\n```sh\nls\n```\nCMD: ls\n",
+        "1. Run it:\n\n   ```sh\n   ls\n   ```\n   - and then\n",
+        "Words\n> quoted\n\nmore words\n# Title\n",
+    ],
+)
+def test_a_row_that_was_shown_neither_moves_nor_changes_its_looks_at_the_next_line(text: str) -> None:
+    final = shown(text).cells()
+    terminal = Terminal()
+    streamed = Streamed(terminal.console)
+    for letter in text:
+        streamed.feed(letter)
+        streamed.refresh()
+        terminal.show()
+        rows = terminal.cells()[:-1]
+        assert rows == final[: len(rows)], terminal.transcript()
+
+
+def test_a_dash_makes_a_heading_of_a_paragraph_only_when_its_line_is_whole() -> None:
+    terminal = Terminal()
+    streamed = Streamed(terminal.console)
+    for piece, is_bold in (("Words:", False), ("\n-", False), ("-", False), ("\n", True)):
+        streamed.feed(piece)
+        streamed.refresh()
+        terminal.show()
+        assert terminal.screen.buffer[len(ABOVE)][0].bold is is_bold
+
+
 def test_an_unfinished_block_takes_a_few_rows_only() -> None:
     terminal = Terminal()
     streamed = Streamed(terminal.console)
@@ -359,6 +400,243 @@ def test_a_terminal_that_changes_its_size_keeps_what_is_above() -> None:
     assert " ".join(lines[3:]).count("word0") == 5  # none is left over, none is lost
     last = "".join(f"word{number} " for number in range(18))
     assert " ".join(lines[-4:-1]).strip() == last.strip()
+
+
+# The row below an answer ------------------------------------------------------------------------------
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    cuts=st.lists(st.integers(0, 600), max_size=20),
+    told=st.lists(LINES | st.text(max_size=100), min_size=1, max_size=4),
+    columns=st.sampled_from([2, 8, 20, 41, 80]),
+    rows=st.sampled_from([1, 3, 4, 6, 30]),
+)
+def test_the_row_below_leaves_no_trace(
+    lines: list[str], cuts: list[int], told: list[str], columns: int, rows: int
+) -> None:
+    text = "\n".join(lines)
+    ends = sorted({min(cut, len(text)) for cut in cuts} | {len(text)})
+    pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    without = shown(text, pieces=pieces, columns=columns, rows=rows)
+    texts = cycle(told)
+    with_it = shown(text, pieces=pieces, below=lambda: next(texts), columns=columns, rows=rows)
+    assert with_it.transcript() == without.transcript()
+    assert with_it.cells() == without.cells()
+    assert with_it.screen.cursor.x == without.screen.cursor.x
+
+
+def _filled(lines: list[str]) -> list[str]:
+    return lines[: max((at for at, line in enumerate(lines, 1) if line), default=0)]
+
+
+@given(
+    lines=st.lists(LINES, max_size=8),
+    step=st.integers(1, 80),
+    columns=st.sampled_from([8, 20, 41, 80]),
+    rows=st.sampled_from([12, 30]),
+)
+def test_the_row_below_stands_under_what_would_be_there_without_it(
+    lines: list[str], step: int, columns: int, rows: int
+) -> None:
+    text = "\n".join(lines)
+    told = Told("moving", columns=columns, rows=rows)
+    without = Terminal(columns=columns, rows=rows)
+    streamed = Streamed(without.console)
+    for at in range(0, len(text), step):
+        for each in (told.streamed, streamed):
+            each.feed(text[at : at + step])
+            each.refresh()
+        *above, last = told.lines()
+        without.show()
+        assert last == "moving"
+        assert _filled(above) == _filled(without.transcript()[len(ABOVE) :])
+
+
+class Told:
+    """A terminal with an answer on it, and what the row below is to tell."""
+
+    def __init__(self, text: str = "", **options: Any) -> None:
+        self.terminal = Terminal(**options)
+        self.text = text
+        self.asked = 0
+        self.streamed = Streamed(self.terminal.console, below=self.below)
+
+    def below(self) -> str:
+        self.asked += 1
+        return self.text
+
+    def lines(self) -> list[str]:
+        self.terminal.show()
+        return self.terminal.transcript()[len(ABOVE) :]
+
+    def cursor(self) -> tuple[int, int]:
+        """Its column, and its row in the answer."""
+        return self.terminal.screen.cursor.x, self.terminal.screen.cursor.y - len(ABOVE)
+
+
+def test_the_row_below_is_there_before_the_answer_and_gone_after_it() -> None:
+    told = Told("~0 tokens")
+    with told.streamed as streamed:
+        assert told.lines() == ["~0 tokens"]
+        assert told.cursor() == (0, 0)
+        told.text = "~0 tokens, 2 s"
+        streamed.refresh()
+        assert told.lines() == ["~0 tokens, 2 s"]
+        told.text = "~3 tokens"
+        streamed.feed("One *two")
+        streamed.refresh()
+        assert told.lines() == ["One *two", "~3 tokens"]
+        assert told.cursor() == (8, 0)
+        streamed.feed("* three.\n\nFour")
+        streamed.refresh()
+        assert told.lines() == ["One two three.", "", "Four", "~3 tokens"]
+        assert told.cursor() == (4, 2)
+        told.text = ""
+        streamed.refresh()
+        assert told.lines() == ["One two three.", "", "Four"]
+    assert told.lines() == ["One two three.", "", "Four", ""]
+
+
+def test_the_row_below_comes_back_with_the_next_piece() -> None:
+    told = Told("moving")
+    for piece in ("", "two"):
+        told.streamed.feed("one")
+        told.streamed.end()
+        assert told.lines()[-2:] == ["one", ""]
+        asked = told.asked
+        told.streamed.refresh()  # the answer is over as far as is known
+        assert told.asked == asked
+        told.streamed.feed(piece)
+        told.streamed.refresh()
+        assert told.lines()[-1] == "moving"
+        told.streamed.end()
+    assert told.lines() == ["one", "one", "two", ""]
+
+
+def test_the_row_below_is_one_dim_harmless_row() -> None:
+    told = Told("a\x1b[2J\tb\n" + "下" * 40, columns=30)
+    with told.streamed:
+        (line,) = told.lines()
+        assert line.startswith("a␛[2J   b 下")
+        assert line.endswith("…")
+        assert "\x1b[2ma␛" in told.terminal.sent
+
+
+@pytest.mark.parametrize(("rows", "seen"), [(1, False), (3, False), (4, True), (9, True)])
+def test_a_low_terminal_keeps_its_rows_for_the_answer(rows: int, seen: bool) -> None:
+    told = Told("moving", rows=rows)
+    with told.streamed as streamed:
+        for number in range(40):
+            streamed.feed(f"words{number} that go on ")
+            streamed.refresh()
+            lines = told.lines()
+            assert (lines[-1] == "moving") is seen
+            assert lines.count("moving") == seen
+            assert len(lines) <= max(1, rows - 2)  # the two rows above them stay in sight
+    assert "moving" not in told.lines()
+
+
+def test_only_what_moves_is_sent_again() -> None:
+    told = Told("first")
+    with told.streamed as streamed:
+        streamed.feed("Finished.\n\n" + "upper " * 10 + "last")
+        streamed.refresh()
+        told.lines()
+        before = told.terminal.sent
+        streamed.refresh()
+        told.lines()
+        assert told.terminal.sent == before
+        told.text = "second"
+        streamed.refresh()
+        assert told.lines()[-2:] == ["last", "second"]
+        sent = told.terminal.sent.removeprefix(before)
+        assert "Finished" not in sent
+        assert "upper" not in sent
+    assert not re.search(r"\x1b\[(?:[123]J|[0-9;]*H|\?1049)", told.terminal.sent)
+
+
+def test_the_row_below_moves_no_more_often_than_eyes_see() -> None:
+    told = Told("moving")
+    start = time.monotonic()
+    with told.streamed as streamed:
+        for _ in range(300):
+            streamed.feed("a line\n\n")
+    assert told.asked <= 1 + (time.monotonic() - start) / INTERVAL
+
+
+def test_the_row_below_is_cut_anew_when_the_terminal_changes_its_size() -> None:
+    told = Told("word " * 30)
+    with told.streamed as streamed:
+        for columns in (60, 25, 90, 20, 60):
+            told.terminal.screen.resize(columns=columns)
+            told.terminal.console.width = columns
+            streamed.feed(f"{columns}\n\n")
+            streamed.refresh()
+            assert len(told.lines()[-1]) == columns - 1
+            assert sum("word" in line for line in told.lines()) == 1
+    assert told.lines() == ["60", "", "25", "", "90", "", "20", "", "60", ""]
+
+
+def test_a_block_that_takes_fewer_rows_than_before_takes_the_row_below_along() -> None:
+    told = Told("moving", columns=20)
+    with told.streamed as streamed:
+        streamed.feed("word " * 11)
+        streamed.refresh()
+        assert told.lines()[2:] == ["word word word", "moving"]
+        told.terminal.screen.resize(columns=60)
+        told.terminal.console.width = 60
+        streamed.refresh()
+        assert told.lines() == [("word " * 11).strip(), "moving"]
+
+
+def _raises() -> str:
+    raise LookupError("a bug in what tells")
+
+
+def test_nothing_is_told_below_where_no_cursor_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    with Screen(Console(file=file)).answer(_raises) as streamed:
+        streamed.feed("a\nb")
+        streamed.refresh()
+    assert file.getvalue() == "a\nb"
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal()
+    with Screen(terminal.console).answer(_raises) as streamed:
+        streamed.feed("a\nb")
+        streamed.refresh()
+    terminal.show()
+    assert terminal.sent.endswith("before\na\nb\n")
+
+
+def test_a_bug_in_what_tells_is_not_hidden_and_loses_no_text() -> None:
+    told = Told()
+    with pytest.raises(LookupError, match="a bug"), Screen(told.terminal.console).answer(_raises):
+        pass
+    bugs = iter(["fine"])
+
+    def below() -> str:
+        return next(bugs, None) or _raises()
+
+    terminal = Terminal()
+    with Screen(terminal.console).answer(below) as streamed:
+        streamed.feed("kept\n\n")
+        with pytest.raises(LookupError, match="a bug"):
+            streamed.refresh()
+    terminal.show()
+    assert terminal.transcript()[len(ABOVE) :] == ["kept", ""]
+
+
+def test_a_remark_in_the_middle_of_an_answer_stands_on_its_own_lines() -> None:
+    terminal = Terminal()
+    screen = Screen(terminal.console)
+    with screen.answer(lambda: "moving") as streamed:
+        streamed.feed("so far")
+        screen.dim("a tool was called")
+        streamed.feed("and on")
+    screen.dim("after it")
+    terminal.show()
+    assert terminal.transcript()[len(ABOVE) :] == ["so far", "a tool was called", "and on", "after it", ""]
 
 
 def test_a_file_gets_the_bytes_as_they_are() -> None:
@@ -486,7 +764,7 @@ from rich.console import Console
 from ullage.shell.screen import Screen
 print("above")
 screen = Screen(Console())
-with screen.quiet(), screen.answer() as answer:
+with screen.quiet(), screen.answer(lambda: f"{time.monotonic():.2f} seconds") as answer:
     for letter in sys.argv[1]:
         answer.feed(letter)
         time.sleep(0.002)
@@ -510,6 +788,7 @@ def test_a_real_terminal_shows_the_answer_between_what_is_around_it() -> None:
     child.send("typed meanwhile")
     child.expect(pexpect.EOF)
     child.close()
+    assert len(set(re.findall(r"[0-9.]+ seconds", child.before))) > 1
     screen = pyte.Screen(40, 20)
     pyte.Stream(screen).feed(f"above{child.before}")
     lines = [line.rstrip() for line in screen.display]

@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.harbour_server import LONG_NAME
+from ullage.config import load
 from ullage.errors import ConfigurationError
 from ullage.shell.servers import (
     MAX_RESULT,
@@ -30,11 +31,15 @@ from ullage.shell.servers import (
     clean,
     exposed_name,
     schema_tokens,
+    spec_for,
+    spec_of,
 )
 from ullage.tokens.counter import counter_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ullage.config import McpSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "ULLAGE_TEST_PROVIDER_KEY"
@@ -455,6 +460,70 @@ def test_the_sdk_is_loaded_only_when_a_server_is_connected() -> None:
 def test_a_spec_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="MCP server"):
         ServerSpec(**wrong)
+
+
+CONFIGURED = """\
+[mcp.harbour]
+command = "python"
+args = ["-m", "harbour"]
+env = { PILOT = "env:MY_PILOT" }
+timeout = 7
+
+[mcp.tickets]
+url = "https://tickets.example/mcp"
+headers = { Authorization = "env:TICKETS" }
+"""
+VARIABLES = {"MY_PILOT": "Ada", "TICKETS": "Bearer 1"}
+HARBOUR = ServerSpec(
+    name="harbour", command="python", args=("-m", "harbour"), env={"PILOT": "Ada"}, timeout=7
+)
+TICKETS = ServerSpec(
+    name="tickets", url="https://tickets.example/mcp", headers={"Authorization": "Bearer 1"}, timeout=30
+)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Mapping[str, McpSettings]:
+    (tmp_path / "config.toml").write_text(CONFIGURED)
+    return load(tmp_path / "config.toml", environ={}, cwd=tmp_path).mcp
+
+
+def test_a_configured_server_is_reached_as_it_says(configured: Mapping[str, McpSettings]) -> None:
+    assert spec_of(configured["harbour"], VARIABLES) == HARBOUR
+    assert spec_of(configured["tickets"], VARIABLES) == TICKETS
+    for name, missing in (("harbour", "MY_PILOT"), ("tickets", "TICKETS")):
+        with pytest.raises(ConfigurationError, match=f"is taken from {missing}"):
+            spec_of(configured[name], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "meant"),
+    [
+        ("harbour", "", HARBOUR),
+        ("tickets", "  ", TICKETS),
+        ("tickets", "uvx 'a b'", ServerSpec(name="tickets", command="uvx", args=("a b",))),
+        ("new", "http://127.0.0.1:1/mcp", ServerSpec(name="new", url="http://127.0.0.1:1/mcp")),
+    ],
+)
+def test_a_server_is_meant_by_its_name_by_a_command_or_by_an_address(
+    configured: Mapping[str, McpSettings], name: str, target: str, meant: ServerSpec
+) -> None:
+    assert spec_for(name, target, configured, VARIABLES) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "told"),
+    [
+        ("lost", "", "no MCP server 'lost' is configured; there are harbour, tickets"),
+        ("lost", "uvx 'open", "is no command: No closing quotation"),
+        ("a__b", "uvx", "cannot be named so"),
+    ],
+)
+def test_what_means_no_server_is_told(
+    configured: Mapping[str, McpSettings], name: str, target: str, told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        spec_for(name, target, configured, VARIABLES)
 
 
 def test_a_spec_shows_no_secrets() -> None:

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.player import Player, Request, Script, playing, sent_json
+from tests.player import Player, Request, Script, answered, playing, sent_json
 from tests.terminal import CTRL_C, CTRL_D, PROGRAM, Terminal, opened
 from ullage import store
 from ullage.broker.embedded.weights import find
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 LONG = "quay " * 3_000
 TALK = "Seven **boats** are at the quay."
-
-
-def answered(text: str) -> bytes:
-    """The bytes of a streamed answer, a word at a time."""
-    words = [{"content": word} for word in re.findall(r"\S+\s*", text)]
-    events: list[dict[str, Any]] = [
-        {"choices": [{"index": 0, "delta": delta}]} for delta in ({"role": "assistant"}, *words)
-    ]
-    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    events.append({"choices": [], "usage": {"prompt_tokens": 41, "completion_tokens": 3, "total_tokens": 44}})
-    return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
 
 
 STALLING = answered("Seven boats.")
@@ -281,6 +270,18 @@ def test_two_shells_cannot_go_on_with_the_same_conversation_unnoticed(tmp_path: 
         assert here.do("?a question from here") == "Seven boats are at the quay."
 
 
+def test_what_an_answer_uses_is_told_below_it_while_it_comes(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?stall")
+        shown = terminal.wait(" out · ")
+        row = next(line for line in shown.splitlines() if " out · " in line)
+        assert re.fullmatch(r"openai/gpt-4o ~\d+/4.1k ~\d+% \?? ?· ~\d+ out · \d+ s", row), row
+        terminal.wait("Seven")
+        terminal.wait(" · 1 s")
+        terminal.press(CTRL_C)
+        assert terminal.done() == "Seven\nstopped"
+
+
 # Suggested commands -----------------------------------------------------------------------------------------
 
 
@@ -436,6 +437,30 @@ def test_one_line_is_taken_and_that_is_all(tmp_path: Path) -> None:
         refused = piped(tmp_path, player, "-c", "?refuse me")
     assert refused.returncode == 1
     assert "OPENAI_API_KEY" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "told"), [("nosuch", "is no provider"), ("no.gguf", "no model file no.gguf")]
+)
+def test_a_model_that_cannot_be_opened_ends_the_shell_with_the_reason(
+    tmp_path: Path, model: str, told: str
+) -> None:
+    arguments = ("--store", str(tmp_path / "ullage.db"), "--model", model)
+    env = environment(tmp_path, None)
+    done = subprocess.run(
+        [PROGRAM, *arguments, "-c", "?hello"],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    with opened(*arguments, env=env, cwd=tmp_path) as terminal:
+        assert terminal.leave("") == 2
+        assert told in " ".join(terminal.text.split())
 
 
 @pytest.mark.parametrize("plain", [True, False])

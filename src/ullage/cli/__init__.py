@@ -38,12 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         sys.stdout.write(f"ullage {__version__}\n")
         return 0
-    from ullage.cli.parser import parse
-
-    if not arguments or arguments[0] in SHELL_OPTIONS:
-        arguments.insert(0, "shell")
     try:
-        code = _run(parse(arguments))
+        code = _run(_options(arguments))
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()
@@ -54,14 +50,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _options(arguments: list[str]) -> Namespace:
+    if not arguments:
+        from ullage.cli.shelling import unasked
+
+        return unasked()
+    from ullage.cli.parser import parse
+
+    return parse(["shell", *arguments] if arguments[0] in SHELL_OPTIONS else arguments)
+
+
 def _run(options: Namespace) -> int:
-    from ullage.errors import ConfigurationError, StoreError
+    from ullage.errors import ConfigurationError, LocalModelError, StoreError
 
     try:
         code: int = options.run(options)
     except BrokenPipeError:
         raise
-    except (ConfigurationError, StoreError) as error:
+    except (ConfigurationError, LocalModelError, StoreError) as error:
         sys.stderr.write(f"ullage: {error}\n")
         return USAGE
     except OSError as error:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import uuid
 from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ullage import store
-from ullage.broker.embedded import ABOUT
+from ullage.broker.about import ABOUT
 from ullage.broker.events import Finished, Text
-from ullage.broker.opening import EMBEDDED, LOCAL_OUTPUT, open_provider
+from ullage.broker.opening import EMBEDDED
 from ullage.cli.reading import encode
+from ullage.config import load, trust_in
+from ullage.config.seats import seat_for
+from ullage.config.using import context_options, ledger_options, meter_options
 from ullage.context import Context
 from ullage.cost import Ledger
 from ullage.errors import (
@@ -27,13 +33,14 @@ from ullage.errors import (
     UllageError,
 )
 from ullage.tokens.calibration import Calibration
-from ullage.turn import Client, Settled
+from ullage.turn import Settled
+from ullage.usage import Meter
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
-    from ullage.broker.opening import Opened
+    from ullage.config.seats import Seat
     from ullage.store import Store
 
 CODES: Mapping[type[UllageError], int] = {
@@ -48,6 +55,8 @@ CODES: Mapping[type[UllageError], int] = {
 }
 """Exit codes by what went wrong; the first that fits counts."""
 
+WHOLE = {"token_budget": None, "max_turns": None}
+"""One question may fill the window: a budget is for conversations that go on all day."""
 PROMPT = "You are a helpful assistant. Answer briefly and to the point."
 
 
@@ -76,51 +85,47 @@ def _question(words: list[str]) -> str:
 
 
 async def _ask(question: str, options: Namespace, kept: Store) -> int:
-    name = options.model or kept.preferences.get("model", EMBEDDED)
-    opened = open_provider(name, environ=os.environ, window=options.window)
-    if name == EMBEDDED and sys.stderr.isatty():
+    folder = Path.cwd()
+    settings = load(options.config, environ=os.environ, cwd=folder, trusted=trust_in(kept.preferences))
+    for notice in settings.notices:
+        sys.stderr.write(f"ullage: {notice}\n")
+    model = settings.model(options.model or kept.preferences.get("model") or settings.default_model)
+    if options.window:
+        model = replace(model, window=options.window)
+    session = options.session or uuid.uuid4().hex
+    project = folder.name if options.project is None else options.project
+    caps = ledger_options(settings) | ({} if options.cap is None else {"cap_at_dollars": options.cap})
+    seat = await seat_for(
+        model,
+        settings,
+        environ=os.environ,
+        ledger=Ledger(book=kept.book, session=session, project=project, **caps),
+        calibration=Calibration(kept.calibration),
+        max_output=options.max_output,
+    )
+    if model.name == EMBEDDED and sys.stderr.isatty():
         sys.stderr.write(f"{ABOUT}\n\n")
     try:
-        context = await _context(opened, options, kept)
-        ledger = Ledger(
-            book=kept.book, session=context.session, project=options.project, cap_at_dollars=options.cap
-        )
-        client = Client(
-            opened.provider,
-            ledger=ledger,
-            calibration=Calibration(kept.calibration),
-            max_output=options.max_output or (LOCAL_OUTPUT if opened.local else None),
-            local=opened.local,
+        context = Context.resume(
+            session,
+            kept.journal,
+            **{**context_options(settings, model), **seat.held, **WHOLE},
+            system_prompt=PROMPT if options.system is None else options.system,
+            meter=Meter(**meter_options(settings)),
         )
         context.append_user(question)
-        await _answer(client, context, options)
+        await _answer(seat, context, options)
     finally:
-        await opened.provider.close()
+        await seat.close()
     return 0
 
 
-async def _context(opened: Opened, options: Namespace, kept: Store) -> Context:
-    """The session, held to what the server, the table of models or the user says that its window is."""
-    provider = opened.provider
-    window = await opened.window(options.window)
-    return Context.resume(
-        options.session or "",
-        kept.journal,
-        model=provider.model,
-        system_prompt=PROMPT if options.system is None else options.system,
-        window=window,
-        reserved_output=options.max_output or (LOCAL_OUTPUT if opened.local and window else None),
-        token_budget=None,
-        max_turns=None,
-        factor=Calibration(kept.calibration).factor(provider.endpoint, provider.model),
-    )
-
-
-async def _answer(client: Client, context: Context, options: Namespace) -> None:
+async def _answer(seat: Seat, context: Context, options: Namespace) -> None:
     """Prints the answer: as it comes, or as one object at its end."""
     texts: list[str] = []
     reason, settled, ended = "", None, True
-    async with aclosing(client.stream(context)) as events:  # type: ignore[type-var]
+    stream = seat.client.stream(context, compress=seat.compress)
+    async with aclosing(stream) as events:  # type: ignore[type-var]
         try:
             async for event in events:
                 if isinstance(event, Text):

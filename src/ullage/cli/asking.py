@@ -14,7 +14,7 @@ exit codes:
   1    the provider refused or failed, or the session went on elsewhere
   2    wrong usage: an unknown model, a missing key, runtime or model file, a store that cannot be used
   3    overflow: what must be sent does not fit
-  4    the call could have crossed --cap; nothing was sent
+  4    the call could have crossed a cap; nothing was sent
   5    the answer broke off; what had come was printed, is kept and is on the bill
   130  interrupted; the same"""
 
@@ -44,17 +44,23 @@ def add_commands(commands: Any, command: Callable[[Any, str, Callable[..., int]]
     ask.add_argument(
         "--model",
         metavar="NAME",
-        help="embedded, a GGUF file, provider/model, an address or a model's name (default: `model use`'s)",
+        help="a configured model, embedded, a GGUF file, provider/model, an address or a model's name "
+        "(default: the one chosen last)",
     )
     ask.add_argument("--system", metavar="TEXT", help="the system prompt; empty for none")
     ask.add_argument("--session", metavar="NAME", help="the conversation to go on with (default: a new one)")
-    ask.add_argument("--project", metavar="NAME", default="", help="the project that the cost is booked on")
+    ask.add_argument(
+        "--project", metavar="NAME", help="the project that the cost is booked on (default: the folder's)"
+    )
     ask.add_argument(
         "--window", type=_tokens, metavar="N", help="the context window (default: as the server says)"
     )
     ask.add_argument("--max-output", type=_tokens, metavar="N", help="the longest answer, in tokens")
-    ask.add_argument("--cap", metavar="DOLLARS", help="the most that this session may cost")
+    ask.add_argument(
+        "--cap", metavar="DOLLARS", help="the most that this session may cost (default: as configured)"
+    )
     ask.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    ask.add_argument("--config", metavar="PATH", help="the configuration (default: the user's own)")
     ask.add_argument("--store", metavar="PATH", help="the store (default: in the user's state directory)")
 
 

@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import asyncio
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from ullage.shell.loop import Shell
 
 EXIT_CODES = """\
 exit codes:
   0  left
   1  -c: what was asked for went wrong; a command's own status where it ran one
-  2  wrong usage: an unknown option or model, a configuration or a store that cannot be used"""
+  2  wrong usage: an unknown option or model, a configuration or a store that cannot be used
+  129, 143  the terminal was closed (SIGHUP), or it was asked to end (SIGTERM); all that ran is ended"""
 
 SHELL = """\
 What `ullage` alone opens: a shell in which commands run and everything else is asked. `!` in front of a
@@ -44,40 +50,130 @@ def add_commands(commands: Any, command: Callable[[Any, str, Callable[..., int]]
     shell.add_argument("--store", metavar="PATH", help="the store (default: in the user's state directory)")
 
 
+def unasked() -> Namespace:
+    """The options where none is given: the parser of all commands would hold up the prompt."""
+    from types import SimpleNamespace
+
+    return SimpleNamespace(run=run, line=None, model=None, resume=None, config=None, store=None)  # type: ignore[return-value]
+
+
 def run(options: Namespace) -> int:
-    """Opens everything that a shell needs, runs it, and closes it all again."""
+    """Opens everything that a shell needs, runs it, and closes it all again, whatever ends it."""
+    with leaving_in_order():
+        return _run(options)
+
+
+def _run(options: Namespace) -> int:
+    import gc
+
+    gc.disable()  # nothing of what is loaded on the way to the prompt is garbage; Opening has it on again
     import asyncio
     import os
-    import sys
     from pathlib import Path
 
     from ullage import store
     from ullage.config import load, trust_in
     from ullage.drawing import console
-    from ullage.errors import UllageError
-    from ullage.shell.desk import Desk
-    from ullage.shell.loop import Shell
+    from ullage.shell.opening import Opening
     from ullage.shell.prompt import Prompt
-    from ullage.shell.running import Runner
     from ullage.shell.screen import Screen
 
     cwd = Path.cwd()
     with store.open(options.store) as kept, asyncio.Runner() as loop:
         settings = load(options.config, environ=os.environ, cwd=cwd, trusted=trust_in(kept.preferences))
-        opening = Desk.open(settings, kept, os.environ, cwd, session=options.resume, model=options.model)
-        desk = loop.run(opening)
-        runner = Runner(cwd=cwd, environ=os.environ)
-        shell = Shell(desk, Screen(console()), runner)
+        screen = Screen(console())
+        opening = Opening(
+            settings, kept, screen, os.environ, cwd, session=options.resume, model=options.model
+        )
         try:
             if options.line is not None:
-                loop.run(shell.act(options.line))
-                return shell.code
+                return _one(loop.run(opening.opened()), options.line, loop)
             history = None if kept.path is None else Path(kept.path).with_name("history")
-            shell.run(Prompt(shell.screen, history, shell.complete, shell.status), loop)
-        except UllageError as error:
-            sys.stderr.write(f"ullage: {error}\n")
-            return 1
+            prompt = Prompt(
+                screen, history, opening.complete, opening.status, most_history=settings.shell.history
+            )
+            opening.run(prompt, loop)
+        except SystemExit:
+            _stop(loop)
+            raise
         finally:
-            runner.close()
-            loop.run(shell.close())
+            loop.run(opening.close())
     return 0
+
+
+def _one(shell: Shell, line: str, loop: asyncio.Runner) -> int:
+    """Does what a single line asks for, and gives the exit code."""
+    import sys
+
+    from ullage.errors import UllageError
+
+    try:
+        loop.run(shell.act(line))
+    except UllageError as error:
+        sys.stderr.write(f"ullage: {error}\n")
+        return 1
+    return shell.code
+
+
+@contextmanager
+def leaving_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit meanwhile, so that each place that they reach cleans up.
+
+    That holds for the prompt, an answer, a question and a command, which hangs up its child first. A signal
+    that is ignored, as nohup has it, stays so.
+    """
+    import signal
+    import termios
+
+    came: list[int] = []
+    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+
+    def leave(number: int, _: FrameType | None) -> None:
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)  # a second one would break off what the first one ends
+        came.append(number)
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, leave) for each in heard}
+    try:
+        yield
+    except (OSError, termios.error) as error:
+        if not came:
+            raise
+        # The terminal is gone: it can be neither restored nor written to, and there is nobody to tell.
+        raise SystemExit(128 + came[0]) from error
+    finally:
+        if came:
+            _flush()
+        else:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+
+def _flush() -> None:
+    """Writes what is still to be written; where that fails, the interpreter shall not fail with it again."""
+    import os
+    import sys
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _stop(loop: asyncio.Runner) -> None:
+    """Ends what was under way, such as an answer, before that is closed which it uses."""
+    import asyncio
+
+    async def stop() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    while True:
+        try:
+            return loop.run(stop())
+        except SystemExit:  # a task that waited for the one that the signal struck is ended by it, too
+            continue

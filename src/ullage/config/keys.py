@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 APIS = ("openai.chat", "openai.responses", "anthropic.messages", "ollama.chat")
 CONFIRM = ("destructive", "writes", "always")
 """What is asked before it runs, from the least to the most."""
+FIXED_CLASSES: Mapping[str, str] = {
+    "main": "ordinary turns are of this class",
+    "goal": "the turns of a goal are of this class",
+    "summarize": "summaries of what leaves the window are of this class",
+}
+"""Classes of turns that no words choose, each with what belongs to it."""
 MOST_TOKENS = 100_000_000
 MOST_DOLLARS = 1_000_000
 
@@ -59,7 +65,6 @@ class Row(NamedTuple):
         return None if self.is_named else f"ULLAGE_{self.name.upper().replace('.', '_')}"
 
 
-_NAMED_MODEL = "Nothing by itself: the model that it names is paid for."
 _PRICED = "Caps and bills go by it: one that is too low lets more be spent than you think."
 
 ROWS: tuple[Row, ...] = (
@@ -156,7 +161,8 @@ ROWS: tuple[Row, ...] = (
         "routing.system_prompts.<class>",
         "text",
         None,
-        "The system prompt of the turns of a class, in the place of the usual one.",
+        "The system prompt of the turns of a class, in the place of the usual one. Also of `main`, ordinary "
+        "turns; `goal`, those of a goal; and `summarize`, where that has a model.",
         "Its tokens in each of these requests; a change of class starts a provider's prompt cache anew.",
         most=100_000,
         overlay="any",
@@ -166,10 +172,23 @@ ROWS: tuple[Row, ...] = (
         "routing.models.<class>",
         "model",
         None,
-        "The model that answers the turns of a class.",
-        _NAMED_MODEL,
+        "The model that answers the turns of a class. That of `goal` answers the turns of a goal; that of "
+        "`summarize` writes summaries of what leaves the window, which nothing else does.",
+        "The model that it names is paid for; `summarize` is a call more when turns leave the window.",
         overlay="own",
         example='code = "cloud"',
+    ),
+    Row(
+        "routing.rules.<class>",
+        "phrases",
+        None,
+        "The words and phrases that make a question one of this class: one of them stands in it, as whole "
+        "words, in any case. Classes are tried in the order of the file; @CLASS in front of a question "
+        "goes before all of them.",
+        "A question with such a word goes to the model of the class, whatever else it is about.",
+        most=1_000,
+        overlay="any",
+        example='code = ["refactor", "write a test"]',
     ),
     Row(
         "memory.inject_max_chars",
@@ -446,6 +465,24 @@ ROWS: tuple[Row, ...] = (
         "What the model gives to its tools goes there.",
         word="none",
     ),
+    Row(
+        "mcp.<name>.headers",
+        "headers",
+        {},
+        "Headers of each request to its address, such as Authorization; a value env:NAME is taken, whole, "
+        "from your environment.",
+        "What is given here the server knows.",
+    ),
+    Row(
+        "mcp.<name>.timeout",
+        "whole",
+        30,
+        "Seconds that connecting to it may take, and each call of its tools.",
+        "So long you wait for one that does not answer.",
+        least=1,
+        most=86_400,
+        example="timeout = 30",
+    ),
 )
 
 SECTIONS: Mapping[str, str] = {
@@ -454,6 +491,7 @@ SECTIONS: Mapping[str, str] = {
     "tokenize": "How tokens are counted.",
     "routing.system_prompts": "Prompts by the class of a turn.",
     "routing.models": "Models by the class of a turn.",
+    "routing.rules": "Which questions belong to which class.",
     "memory": "What is remembered.",
     "project": "The files of the project.",
     "cost": "Warnings, and caps that are checked before money is spent.",

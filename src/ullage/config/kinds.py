@@ -21,6 +21,12 @@ MANY = Context(prec=60)
 """Digits enough for any amount, whatever precision the caller's own decimal context has."""
 LONGEST = 1_000
 """The most characters of a name, an address or a path."""
+SERVER_NAME = re.compile(r"(?!.*__)[a-zA-Z0-9_-]{0,31}[a-zA-Z0-9-]")
+NO_SERVER_NAME = (
+    "an MCP server cannot be named so, as its name stands before those of its tools: "
+    "use up to 32 letters, digits, - and single _, and no _ at the end"
+)
+_HEADER = re.compile(r"[A-Za-z0-9_-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"env:[A-Z_][A-Z0-9_]*|file:[^\0\r\n]+")
 """Names of variables in capitals only: most keys that are put there by mistake are not."""
@@ -136,11 +142,43 @@ def _texts(value: object, row: Row) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _pairs(value: object, row: Row) -> Mapping[str, str]:
+def _phrases(value: object, row: Row) -> tuple[str, ...]:
+    phrases = _texts(value, row)
+    if not all(each.strip() for each in phrases):
+        raise Wrong("has an empty phrase in it, which would stand in every question")
+    if not all(each.isprintable() for each in phrases):
+        raise Wrong("has a phrase in it with characters that do not print")
+    if any(len(each) > LONGEST for each in phrases):
+        raise Wrong(f"has a phrase in it of more than {LONGEST:,} characters")
+    return phrases
+
+
+def _table(value: object, row: Row) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise Wrong(
             f"is {allowed(row)}; {'a value in it' if isinstance(value, dict) else shown(value)} is not"
         )
+    return value
+
+
+def _headers(value: object, row: Row) -> Mapping[str, str]:
+    headers = _table(value, row)
+    if not all(map(_HEADER.fullmatch, headers)):
+        raise Wrong("has a name in it that no header can have: letters, digits, - and _ only")
+    if len({each.lower() for each in headers}) < len(headers):
+        raise Wrong("has a header in it twice: capitals make no difference")
+    if not all(map(is_header_value, headers.values())):
+        raise Wrong("has a value in it that no header can have: it is one line of plain ASCII")
+    return MappingProxyType(dict(headers))
+
+
+def is_header_value(text: str) -> bool:
+    """Whether a text can be sent as the value of a header."""
+    return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
+
+
+def _pairs(value: object, row: Row) -> Mapping[str, str]:
+    value = _table(value, row)
     if not all(map(_VARIABLE.fullmatch, value)):
         raise Wrong("has a name in it that no variable can have: letters, digits and _ only")
     if any("\0" in each for each in value.values()):
@@ -221,7 +259,9 @@ KINDS: Mapping[str, Kind] = {
     "model": Kind("a model", _name),
     "choice": Kind("one of several words", _choice),
     "texts": Kind("a list of texts", _texts),
+    "phrases": Kind("a list of words or phrases", _phrases),
     "pairs": Kind("a table of texts", _pairs),
+    "headers": Kind("a table of texts", _headers),
     "reference": Kind('"env:NAME" or "file:PATH"', _reference),
     "endpoint": Kind("a provider or an address", _endpoint),
     "url": Kind("an address", _url),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ullage.config import kinds
 from ullage.config.building import build
 from ullage.config.documents import Found, check, config_path, read_file
-from ullage.config.keys import SECTIONS, variables
+from ullage.config.keys import FIXED_CLASSES, SECTIONS, variables
 from ullage.config.overlay import find_overlay, lay_over
-from ullage.config.problems import InvalidSettings, Problem, Wrong, clean
+from ullage.config.problems import InvalidSettings, Problem, Wrong, clean, dotted
 from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -144,6 +144,9 @@ def _together(settings: Settings, found: Found) -> Iterator[Problem]:
         reason = None if name in settings.models else _nowhere(name, settings)
         if reason:
             yield from problem(path, reason)
+    if not any(path[:1] == ("routing",) for path in wrong):
+        for path, text in _routing_problems(settings):
+            yield from problem(path, text)
     for model in settings.models.values():
         for key, text in _model_problems(model, settings):
             yield from problem(("models", model.name, *key), text)
@@ -166,6 +169,19 @@ def _nowhere(name: str, settings: Settings) -> str | None:
     )
 
 
+def _routing_problems(settings: Settings) -> Iterator[tuple[Keys, str]]:
+    routing = settings.routing
+    if "main" in routing.models:
+        yield ("routing", "models", "main"), "the model of ordinary turns is the key model: set that"
+    for kind in routing.rules:
+        if kind in FIXED_CLASSES:
+            yield ("routing", "rules", kind), f"no words choose this class: {FIXED_CLASSES[kind]}"
+        elif kind not in {*routing.models, *routing.system_prompts}:
+            model = dotted(("routing", "models", kind))
+            prompt = dotted(("routing", "system_prompts", kind))
+            yield ("routing", "rules", kind), f"leads nowhere: set {model} or {prompt}"
+
+
 def _model_problems(model: ModelSettings, settings: Settings) -> Iterator[tuple[Keys, str]]:
     reserved, window = settings.context.reserved_output, model.window
     if window is not None and reserved is not None and reserved >= window:
@@ -181,10 +197,14 @@ def _model_problems(model: ModelSettings, settings: Settings) -> Iterator[tuple[
 
 
 def _server_problems(server: McpSettings) -> Iterator[str]:
+    if not kinds.SERVER_NAME.fullmatch(server.name):
+        yield kinds.NO_SERVER_NAME
     if (server.command is None) == (server.url is None):
         yield "an MCP server has either a command or a url" + ("" if server.command is None else ", not both")
     elif server.command is None and (server.args or server.env):
         yield "args and env are for a command, and this server has a url"
+    elif server.url is None and server.headers:
+        yield "headers are for a url, and this server has a command"
 
 
 def _unsafe(settings: Settings) -> Iterator[str]:
@@ -193,6 +213,10 @@ def _unsafe(settings: Settings) -> Iterator[str]:
         address = model.endpoint or ""
         if model.key is not None and address.startswith("http://") and not _is_here(address):
             yield f"the key of models.{model.name} goes to {address} unencrypted: use https:// where it can"
+    for server in settings.mcp.values():
+        address = server.url or ""
+        if server.headers and address.startswith("http://") and not _is_here(address):
+            yield f"the headers of mcp.{server.name} go to {address} unencrypted: use https:// where it can"
 
 
 def _is_here(address: str) -> bool:

@@ -49,6 +49,8 @@ class RoutingSettings:
 
     system_prompts: Mapping[str, str]
     models: Mapping[str, str]
+    rules: Mapping[str, tuple[str, ...]]
+    """The phrases that make a question one of a class; classes are tried in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +154,10 @@ class McpSettings:
     env: Mapping[str, str] = field(repr=False)
     """A value `env:NAME` stands for a variable of the user's own: `using.environment_of` has them all."""
     url: str | None
+    headers: Mapping[str, str] = field(repr=False)
+    """As `env`: `using.headers_of` has them all."""
+    timeout: int
+    """Seconds that connecting may take, and each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,17 +107,34 @@ def _at_home(name: str, environ: Mapping[str, str]) -> Path:
 
 def environment_of(server: McpSettings, environ: Mapping[str, str]) -> dict[str, str]:
     """What is given to an MCP server, with the user's own variables where it refers to them."""
+    return _resolved(f"mcp.{server.name}.env", server.env, environ)
+
+
+def headers_of(server: McpSettings, environ: Mapping[str, str]) -> dict[str, str]:
+    """What each request to an MCP server carries, with the user's own variables where it refers to them."""
+    from ullage.config.kinds import is_header_value
+
+    place = f"mcp.{server.name}.headers"
+    headers = {name: value.strip() for name, value in _resolved(place, server.headers, environ).items()}
+    for name, value in headers.items():
+        if not is_header_value(value):
+            raise ConfigurationError(
+                f"{place}.{name} is taken from a variable that no header can hold: one line of plain ASCII"
+            )
+    return headers
+
+
+def _resolved(place: str, pairs: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Texts by name, each `env:NAME` among them replaced by what the user's environment has."""
     given: dict[str, str] = {}
-    for name, value in server.env.items():
+    for name, value in pairs.items():
         kind, _, source = value.partition(":")
         if kind != "env":
             given[name] = value
         elif source in environ:
             given[name] = environ[source]
         else:
-            raise ConfigurationError(
-                f"mcp.{server.name}.env.{name} is taken from {source}: set it in the environment"
-            )
+            raise ConfigurationError(f"{place}.{name} is taken from {source}: set it in the environment")
     return given
 
 

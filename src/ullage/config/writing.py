@@ -52,8 +52,13 @@ def public(value: Any, row: Row) -> str:
     return toml_of(value, row, hides=SECRETS.get(row.kind))
 
 
+def _is_literal(text: str) -> bool:
+    return not text.startswith("env:")
+
+
 SECRETS: Mapping[str, Callable[[str], bool]] = {
-    "pairs": lambda text: not text.startswith("env:"),
+    "pairs": _is_literal,
+    "headers": _is_literal,
     "texts": looks_secret,
 }
 """By kind of value, the texts in it that are not shown."""

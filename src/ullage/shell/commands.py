@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,8 +12,8 @@ from rich.text import Text
 
 from ullage import tokens
 from ullage.drawing import clean, short
-from ullage.errors import ConfigurationError
-from ullage.shell import showing
+from ullage.errors import ConfigurationError, ContextOverflowError
+from ullage.shell import showing, trees
 from ullage.shell.desk import ROLLING
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ async def _model(shell: Shell, rest: str) -> None:
 
 
 async def _models(shell: Shell, _: str) -> None:
-    names = dict.fromkeys(["embedded", *shell.desk.settings.models, shell.desk.model.name])
-    for name in names:
-        mark = "*" if name == shell.desk.model.name else " "
-        shell.screen.say(Text(f"{mark} {clean(name)}"))
+    shell.screen.say(showing.models(shell.desk))
 
 
 async def _cost(shell: Shell, rest: str) -> None:
@@ -67,6 +65,8 @@ async def _context(shell: Shell, _: str) -> None:
 
 
 async def _history(shell: Shell, _: str) -> None:
+    with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
+        await shell.desk.context.ready()
     shell.screen.say(showing.history(shell.desk.context, shell.screen.width))
 
 
@@ -116,13 +116,13 @@ async def _memory(shell: Shell, rest: str) -> None:
 
 async def _tree(shell: Shell, rest: str) -> None:
     if rest == "off":
-        shell.desk.context.set_project("")
+        trees.leave_out(shell.desk, shell.runner.cwd)
         shell.screen.dim("the tree is no longer sent")
         return
     if rest not in {"", "refresh"} and not rest.isdecimal():
         raise ConfigurationError(":tree [DEPTH], refresh or off")
-    shell.desk.cwd = shell.runner.cwd
-    shell.screen.say(Text(shell.desk.draw_tree(int(rest) if rest.isdecimal() else None)))
+    depth = int(rest) if rest.isdecimal() else None
+    shell.screen.say(Text(trees.send(shell.desk, shell.runner.cwd, depth)))
 
 
 async def _tokenize(shell: Shell, rest: str) -> None:
@@ -163,8 +163,9 @@ async def _sessions(shell: Shell, _: str) -> None:
 
 
 async def _resume(shell: Shell, rest: str) -> None:
-    await shell.desk.resume(rest)
+    shell.desk.resume(rest)
     shell.screen.dim(f"resumed, with {len(shell.desk.context)} turns")
+    shell.tell_goal()
 
 
 async def _undo(shell: Shell, _: str) -> None:
@@ -214,7 +215,7 @@ async def _quit(shell: Shell, _: str) -> None:
 COMMANDS: Mapping[str, Command] = {
     "help": Command("[NAME]", "what there is", ":help context", _help),
     "model": Command("[NAME]", "which model answers, or another one", ":model ollama/qwen2.5:7b", _model),
-    "models": Command("", "the models that are configured", ":models", _models),
+    "models": Command("", "the models that there are, and what they are asked", ":models", _models),
     "context": Command("", "what fills the window, and what goes next", ":context", _context),
     "cost": Command("[detail|reset]", "what the session has cost", ":cost detail", _cost),
     "history": Command("", "all that was said, and what the model sees of it", ":history", _history),

@@ -5,41 +5,38 @@ What keyboard and screen do with it is the loop's affair, and goal mode is that 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ullage.broker.opening import EMBEDDED, LOCAL_OUTPUT
-from ullage.config.using import (
-    compress_of,
-    context_options,
-    ledger_options,
-    meter_options,
-    opened,
-    runs_here,
-    tree_options,
-)
+from ullage.broker.opening import EMBEDDED
+from ullage.config.seats import seat_for
+from ullage.config.using import context_options, ledger_options, meter_options, runs_here
 from ullage.context import RECALL_TOOL, Context, answer_recall
 from ullage.cost import Ledger
 from ullage.errors import ConfigurationError
 from ullage.fitting import FitPolicy
 from ullage.messages import arguments_text, calls_of
+from ullage.shell.summarizing import summarizer, summarizer_model
 from ullage.tokens.calibration import Calibration
-from ullage.turn import Client, TurnEvent
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from ullage.broker.opening import Opened
     from ullage.config import ModelSettings, Settings
+    from ullage.config.seats import Seat
     from ullage.messages import Tool
     from ullage.store import Store
+    from ullage.turn import Client, TurnEvent
 
 ROLLING, CHOSEN = "rolling-context", "model"
 """Preferences that outlive a session: whether what does not fit is trimmed, and which model answers."""
+MAIN = "main"
+"""The class of turns that no rule sends elsewhere."""
 MOST_STEPS = 50
 """How many times in a row one question may lead to calls."""
 MOST_SESSIONS = 1_000
@@ -64,20 +61,29 @@ class Called:
 
 
 class Desk:
-    """One conversation at work; `open` makes it, `close` lets go of the model."""
+    """One conversation at work; `open` makes it, `close` lets go of the models."""
 
-    def __init__(self, settings: Settings, kept: Store, environ: Mapping[str, str], cwd: Path) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        kept: Store,
+        environ: Mapping[str, str],
+        cwd: Path,
+        seat: Seat,
+        *,
+        session: str,
+    ) -> None:
         self.settings = settings
         self.kept = kept
         self.cwd = cwd
-        self.context: Context
-        self.client: Client
-        self.model: ModelSettings
+        """Where the shell was opened: the project that the bill names."""
+        self.seat = seat
+        """Who answers now."""
         self._environ = environ
-        self._calibration = Calibration(kept.calibration)
-        self._opened: Opened | None = None
+        self._routed: dict[str, Seat] = {}
         self._tools: tuple[Tool, ...] = ()
         self._call: CallTool | None = None
+        self._take_up(session)
 
     @classmethod
     async def open(
@@ -91,102 +97,115 @@ class Desk:
         model: str | None = None,
     ) -> Desk:
         """A desk with a new conversation, or with the one whose name begins with `session` as it was left."""
-        desk = cls(settings, kept, environ, cwd)
-        session = None if session is None else desk.named(session)
+        found = uuid.uuid4().hex if session is None else named(kept, session)
         chosen = settings.model(model or kept.preferences.get(CHOSEN) or settings.default_model)
-        await desk._start(chosen, session)
-        if settings.project.auto_tree:
-            desk.draw_tree()
-        return desk
+        ledger = ledger_of(settings, kept, found, cwd)
+        calibration = Calibration(kept.calibration)
+        seat = await seat_for(chosen, settings, environ=environ, ledger=ledger, calibration=calibration)
+        return cls(settings, kept, environ, cwd, seat, session=found)
 
-    async def _start(self, model: ModelSettings, session: str | None) -> None:
-        found = opened(model, self._environ)
-        options = await self._options(found, model)
-        self.context = Context.resume(
-            session or "",
+    def _take_up(self, session: str) -> None:
+        """Goes on with a conversation, or begins it."""
+        settings, held = self.settings, self.seat.held
+        prompt = settings.routing.system_prompts.get(MAIN)
+        meter = Meter(**meter_options(settings))
+        context = Context.resume(
+            session,
             self.kept.journal,
-            **{**context_options(self.settings, model), **options},
+            **{**context_options(settings, self.seat.model), **held},
+            **({} if prompt is None else {"system_prompt": prompt}),
             policy=FitPolicy(recall=True),
-            meter=Meter(**meter_options(self.settings)),
+            meter=meter,
+            summarize=summarizer(settings, self._environ, self.seat.client, meter),
+            summarizer_model=summarizer_model(settings),
         )
-        self.context.roll(bool(self.kept.preferences.get(ROLLING, self.settings.context.rolling)))
-        self._adopt(found, model)
-
-    async def _options(self, found: Opened, model: ModelSettings) -> dict[str, object]:
-        """What the provider says of itself, for the context."""
-        provider = found.provider
-        window = await found.window(model.window)
-        reserved = self.settings.context.reserved_output
-        if reserved is None and found.local and window is not None:
-            reserved = min(LOCAL_OUTPUT, window // 4)
-        factor = self._calibration.factor(provider.endpoint, provider.model)
-        return {"model": provider.model, "window": window, "reserved_output": reserved, "factor": factor}
-
-    def _adopt(self, found: Opened, model: ModelSettings) -> None:
-        self._opened, self.model = found, model
-        ledger = Ledger(
-            book=self.kept.book,
-            session=self.context.session,
-            project=self.cwd.name,
-            **ledger_options(self.settings),
-        )
-        self.client = Client(
-            found.provider,
-            ledger=ledger,
-            calibration=self._calibration,
-            name=model.name if model.name in self.settings.models else None,
-            max_output=self.context.bounds.reserved_output,
-            local=found.local,
-            use_endpoint=self.settings.tokenize.use_endpoint,
-        )
+        context.roll(bool(self.kept.preferences.get(ROLLING, settings.context.rolling)))
+        self.context = context
         self._send_tools()
 
     async def use_model(self, name: str) -> None:
         """Goes on with another model; where it cannot be opened, all stays as it was."""
-        model = self.settings.model(name)
-        found = opened(model, self._environ)
-        before = self._opened
+        before, seat = self.seat, await self._opened(self.settings.model(name))
         try:
-            options = await self._options(found, model)
-            self.context.use_model(**options)  # type: ignore[arg-type] # as _options has them
+            self._sit(seat)
         except BaseException:
-            await found.provider.close()
+            await seat.close()
             raise
-        self.context.use_tool_role = model.use_tool_role
-        self._adopt(found, model)
         self.kept.preferences.set(CHOSEN, name)
-        if before is not None:
-            await before.provider.close()
+        await before.close()
 
-    async def resume(self, session: str) -> None:
+    def resume(self, session: str) -> None:
         """Goes on with the conversation whose name begins so, with the model that answers now."""
-        session = self.named(session)
-        before = self._opened
-        await self._start(self.model, session)
-        if before is not None:
-            await before.provider.close()
-
-    def named(self, beginning: str) -> str:
-        """The one conversation whose name begins so; raises ConfigurationError for none, or for more."""
-        names = [each.id for each in self.kept.sessions(MOST_SESSIONS)]
-        found = [name for name in names if beginning and name.startswith(beginning)]
-        if beginning in names:
-            return beginning
-        if len(found) != 1:
-            raise ConfigurationError(
-                f"{len(found)} sessions begin with {beginning!r}; :sessions in ullage shell lists them"
-            )
-        return found[0]
+        session = named(self.kept, session)
+        listed = self.context.project
+        self._take_up(session)
+        self.context.set_project(listed)
+        ledger = ledger_of(self.settings, self.kept, session, self.cwd)
+        for seat in (self.seat, *self._routed.values()):
+            seat.client.ledger = ledger
 
     async def close(self) -> None:
-        """Lets go of the model."""
-        if self._opened is not None:
-            await self._opened.provider.close()
+        """Lets go of the models."""
+        for seat in (self.seat, *self._routed.values()):
+            await seat.close()
+
+    # Who answers ------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelSettings:
+        """The model that answers now."""
+        return self.seat.model
+
+    @property
+    def client(self) -> Client:
+        """How it is asked."""
+        return self.seat.client
 
     @property
     def is_embedded(self) -> bool:
         """Whether the model that comes with Ullage answers."""
         return self.model.name == EMBEDDED and runs_here(self.model)
+
+    @asynccontextmanager
+    async def routed(self, kind: str) -> AsyncIterator[None]:
+        """Within this the turns are of a class: its model answers, within its own bounds, with its prompt."""
+        before, seat = self.seat, await self._seat_of(kind)
+        with self.context.meanwhile():
+            self._sit(seat)
+            try:
+                yield
+            finally:
+                self.seat = before
+
+    async def _seat_of(self, kind: str) -> Seat:
+        """Who answers the turns of a class; without a model of its own, whoever answers now."""
+        routing = self.settings.routing
+        prompt = None if kind == MAIN else routing.system_prompts.get(kind)
+        if kind not in routing.models:
+            return replace(self.seat, prompt=prompt)
+        if kind not in self._routed:
+            self._routed[kind] = await self._opened(self.settings.route(kind).model)
+        return replace(self._routed[kind], prompt=prompt)
+
+    async def _opened(self, model: ModelSettings) -> Seat:
+        client = self.client
+        return await seat_for(
+            model,
+            self.settings,
+            environ=self._environ,
+            ledger=client.ledger,
+            calibration=client.calibration,
+        )
+
+    def _sit(self, seat: Seat) -> None:
+        # What was learned since it was opened counts: its factor may be another by now.
+        provider = seat.client.provider
+        factor = seat.client.calibration.factor(provider.endpoint, provider.model)
+        if seat.client.provider is not self.client.provider:
+            self.context.use_model(**{**seat.held, "factor": factor})
+        self.context.use_tool_role = seat.model.use_tool_role
+        self.seat = seat
+        self._send_tools()
 
     # Tools ------------------------------------------------------------------------------------------
 
@@ -204,10 +223,15 @@ class Desk:
 
     async def answer(self, allow: Allow, *, category: str = "main") -> AsyncIterator[TurnEvent | Called]:
         """What the model says to the conversation as it stands; it goes on after each call until it ends."""
-        compress = compress_of(self.settings, self.model)
+        seat = self.seat
         try:
             for _ in range(MOST_STEPS):
-                stream = self.client.stream(self.context, category=category, compress=compress)
+                stream = seat.client.stream(
+                    self.context,
+                    category=category,
+                    system_prompt_override=seat.prompt,
+                    compress=seat.compress,
+                )
                 async with aclosing(stream) as events:  # type: ignore[type-var]
                     async for event in events:
                         yield event
@@ -234,16 +258,21 @@ class Desk:
         self.context.append({"role": "tool", "tool_call_id": identity, "content": result})
         return Called(name, arguments, result, allowed)
 
-    # The project ------------------------------------------------------------------------------------
 
-    def draw_tree(self, depth: int | None = None) -> str:
-        """Puts the project's files into the prompt, and gives what was put there."""
-        from ullage.project import tree  # noqa: PLC0415 - only who draws it needs it
+def ledger_of(settings: Settings, kept: Store, session: str, cwd: Path) -> Ledger:
+    """The bill of a conversation, with the caps that are configured."""
+    return Ledger(book=kept.book, session=session, project=cwd.name, **ledger_options(settings))
 
-        options = tree_options(self.settings)
-        text = tree(self.cwd, options if depth is None else replace(options, depth=depth)).text
-        self.context.set_project(text)
-        return text
+
+def named(kept: Store, beginning: str) -> str:
+    """The one conversation whose name begins so; raises ConfigurationError for none, or for more."""
+    names = [each.id for each in kept.sessions(MOST_SESSIONS)]
+    found = [name for name in names if beginning and name.startswith(beginning)]
+    if beginning in names:
+        return beginning
+    if len(found) != 1:
+        raise ConfigurationError(f"{len(found)} sessions begin with {beginning!r}; :sessions lists them")
+    return found[0]
 
 
 def _object(arguments: str) -> Mapping[str, object]:

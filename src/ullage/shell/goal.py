@@ -12,20 +12,18 @@ import asyncio
 import signal
 import threading
 import time
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.broker.events import Text
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
-from ullage.shell.desk import Called
+from ullage.shell.hearing import Heard, hear
 from ullage.shell.safety import classify
 from ullage.shell.screen import write
 from ullage.shell.status import dollars
 from ullage.shell.suggestions import ALWAYS, ASKED, MARK, SKIPPED, commands_in, ending_in
-from ullage.turn import Settled
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
@@ -124,9 +122,10 @@ async def pursue(shell: Shell, text: str, *, clock: Callable[[], float] = time.m
         raise ConfigurationError("there is no goal to go on with; :goal TEXT sets one")
     if text:
         context.goal = text
-    pursuit = _Pursuit(shell, OPENING if text else RESUMED, clock)
-    with pursuit.listening():
-        outcome = await pursuit.run()
+    async with shell.desk.routed(CATEGORY):
+        pursuit = _Pursuit(shell, OPENING if text else RESUMED, clock)
+        with pursuit.listening():
+            outcome = await pursuit.run()
     context.goal = ""
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
     said = f": {outcome.text}" if outcome.text else ""
@@ -168,7 +167,7 @@ class _Pursuit:
         self._next = GO_ON
         self.steps += 1
         try:
-            answer, acted = await self._heard()
+            heard = await self._heard()
         except UllageError as error:
             if not self.screen.is_interactive:
                 self.desk.context.goal = ""
@@ -176,7 +175,7 @@ class _Pursuit:
             self.screen.error(str(error))
             return self._pause(RESUMED)
         self.screen.dim(self._spend())
-        commands, ending = commands_in(answer), ending_in(answer)
+        commands, ending = commands_in(heard.text), ending_in(heard.text)
         if self._pressed:
             return self._pause(PAUSED)
         if ending is not None:
@@ -186,7 +185,7 @@ class _Pursuit:
         if commands:
             self._idle = 0
             return await self._run(commands)
-        self._idle = 0 if acted else self._idle + 1
+        self._idle = 0 if heard.calls else self._idle + 1
         if self._idle >= PATIENCE:
             return self._ended("blocked", f"{PATIENCE} answers in a row had neither a command nor an end")
         self._next = REMINDER if self._idle else GO_ON
@@ -197,49 +196,28 @@ class _Pursuit:
 
     # Answers ----------------------------------------------------------------------------------------
 
-    async def _heard(self) -> tuple[str, bool]:
-        """What the model says, and whether it called tools; what has come so far where it is stopped."""
-        said: list[str] = []
-        called: list[Called] = []
-        self._hearing = asyncio.ensure_future(self._hear(said, called))
+    async def _heard(self) -> Heard:
+        """What the model says; what has come so far where it is stopped."""
+        heard = Heard()
+        listening = hear(self.shell, heard, category=CATEGORY, enough=lambda: self._reached() is not None)
+        self._hearing = asyncio.ensure_future(listening)
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
                 await self._hearing
         except asyncio.CancelledError:
             if not self._pressed:
                 raise
-            self._estimated = True  # nobody told what a part of an answer has used
+            heard.told = False  # nobody told what a part of an answer has used
         except TimeoutError:
             if not limit.expired():
                 raise
-            self._estimated = True
+            heard.told = False
             self._began -= self._seconds_left() or 0  # two clocks may differ by a little
         finally:
             self._hearing = None
+            self._estimated = self._estimated or not heard.told
             self.desk.context.interrupt()
-        return "".join(said), bool(called)
-
-    async def _hear(self, said: list[str], called: list[Called]) -> None:
-        shell, screen = self.shell, self.screen
-        answers = self.desk.answer(shell.allow, category=CATEGORY)
-        with screen.quiet(), screen.answer() as answer:
-            async with aclosing(answers) as events:  # type: ignore[type-var]
-                async for event in events:
-                    if isinstance(event, Text):
-                        said.append(event.text)
-                        answer.feed(event.text)
-                    elif isinstance(event, Called):
-                        called.append(event)
-                        said.append("\n")  # what comes after a call begins a line
-                        answer.end()
-                        screen.dim(f"{event.name}: {'called' if event.allowed else 'not allowed'}")
-                        if self._reached() is not None:
-                            break
-                    elif isinstance(event, Settled):
-                        self._estimated = self._estimated or not event.told
-                        shell.tell(event)
-        if said and not (screen.is_terminal or said[-1].endswith("\n")):
-            write(screen.console.file, "\n")
+        return heard
 
     # Commands ---------------------------------------------------------------------------------------
 

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import shlex
-from contextlib import aclosing
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from ullage.broker.embedded import ABOUT
-from ullage.broker.events import Text
-from ullage.config.using import environment_of
-from ullage.errors import ConfigurationError, ContextOverflowError, UllageError
+from ullage.errors import ContextOverflowError, UllageError
 from ullage.fitting.shorten import HANDLE_LENGTH, letters_of
+from ullage.shell import trees
 from ullage.shell.commands import COMMANDS, command_named
+from ullage.shell.completing import complete
 from ullage.shell.deciding import decide
-from ullage.shell.desk import Called
 from ullage.shell.goal import pending
-from ullage.shell.prompt import Suggestion
+from ullage.shell.hearing import Heard, hear
+from ullage.shell.routing import route
 from ullage.shell.safety import classify
-from ullage.shell.screen import write
-from ullage.shell.status import Figure, check, git_branch, render
+from ullage.shell.status import Figure, git_branch, render
 from ullage.shell.suggestions import ALWAYS, ASKED, SKIPPED, commands_in
-from ullage.turn import Settled
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from decimal import Decimal
 
     from ullage.shell.desk import Desk
-    from ullage.shell.prompt import Prompt
+    from ullage.shell.prompt import Prompt, Suggestion
     from ullage.shell.running import Ran, Runner
     from ullage.shell.screen import Screen
     from ullage.shell.servers import Servers
+    from ullage.tokens import Count
+    from ullage.turn import Settled
 
 CHOICES = {"r": "run", "e": "edit", "s": "skip", "a": "always"}
 LEAVES = ("exit", "logout")
@@ -52,15 +50,16 @@ class Shell:
         """The exit status of the last command."""
         self._edited = ""
         self._cost: Decimal | None = None
+        self._failure = ""
         self._servers: Servers | None = None
+        trees.take_up(desk, runner.cwd)
 
-    def run(self, prompt: Prompt, loop: asyncio.Runner) -> None:
-        """Reads and acts until the end of the input; nothing that goes wrong in a turn ends the shell."""
-        check(self.desk.settings.shell.status)
-        self.greet()
+    def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
+        """Acts on a line, and on all that come until the end; nothing that goes wrong in a turn ends it."""
         while not self.over:
-            edited, self._edited = self._edited, ""
-            line = prompt.read(edited)
+            if line is None:
+                edited, self._edited = self._edited, ""
+                line = prompt.read(edited, run=loop.run)
             if line is None:
                 break
             try:
@@ -71,18 +70,13 @@ class Shell:
                 self.screen.error(str(error))
                 if isinstance(error, ContextOverflowError):  # it would go with every further question
                     self.screen.dim(":undo takes the question back, :reset begins anew")
+            line = None
 
-    def greet(self) -> None:
-        """Says what answers, and how to get help."""
-        if not self.screen.is_interactive:
-            return
-        if self.desk.is_embedded:
-            for line in ABOUT.splitlines():
-                self.screen.dim(line)
-        self.screen.dim(f"{self.desk.model.name} answers. :help lists the commands; Ctrl-D leaves.")
-        for notice in (*self.desk.settings.notices, pending(self.desk)):
-            if notice:
-                self.screen.dim(notice)
+    def tell_goal(self) -> None:
+        """Says that the conversation has a goal that has not ended, where it has."""
+        told = pending(self.desk)
+        if told:
+            self.screen.dim(told)
 
     async def act(self, line: str) -> None:
         """Does what a line asks for."""
@@ -117,24 +111,14 @@ class Shell:
 
     async def ask(self, text: str) -> None:
         """Asks the model, streams its answer, and offers the commands in it."""
-        self.desk.context.append_user(text)
-        said: list[str] = []
-        with self.screen.quiet(), self.screen.answer() as answer:
-            async with aclosing(self.desk.answer(self.allow)) as events:  # type: ignore[type-var]
-                async for event in events:
-                    if isinstance(event, Text):
-                        said.append(event.text)
-                        answer.feed(event.text)
-                    elif isinstance(event, Called):
-                        said.append("\n")
-                        answer.end()
-                        self.screen.dim(f"{event.name}: {'called' if event.allowed else 'not allowed'}")
-                    elif isinstance(event, Settled):
-                        answer.end()  # its last line is still open
-                        self.tell(event)
-        if said and not (self.screen.is_terminal or said[-1].endswith("\n")):
-            write(self.screen.console.file, "\n")
-        for command in commands_in("".join(said)):
+        routed = route(text, self.desk.settings.routing)
+        if routed.hint:
+            self.screen.dim(routed.hint)
+        heard = Heard()
+        async with self.desk.routed(routed.kind):
+            self.desk.context.append_user(routed.question)
+            await hear(self, heard)
+        for command in commands_in(heard.text):
             await self._offer(command)
 
     def tell(self, settled: Settled) -> None:
@@ -142,9 +126,15 @@ class Shell:
         self._cost = settled.cost
         for warning in settled.warnings:
             self.screen.error(warning.text)
-        gone = sum(1 for kind, *_ in settled.fitted.record.pending if kind == "evict")
-        if gone:
-            self.screen.dim(f"{gone} turns left the window; :history shows which, :recall brings them back")
+        done = Counter(kind for kind, *_ in settled.fitted.record.pending)
+        gone, cut = done.pop("evict", 0), done.total()
+        told = [f"{gone} turns left the window"] * bool(gone) + [f"{cut} outputs were shortened"] * bool(cut)
+        if told:
+            self.screen.dim(f"{', '.join(told)}; :history shows which, :recall brings them back")
+        failure = self.desk.context.summary_failure
+        if failure is not None and str(failure) != self._failure:  # the same every time is told once
+            self._failure = str(failure)
+            self.screen.dim(f"no summary was written of it: {failure}")
 
     async def allow(self, tool: str, arguments: str) -> bool:
         """Whether a tool may be called: asks, unless it was allowed for good."""
@@ -184,24 +174,9 @@ class Shell:
 
     async def connect(self, name: str, target: str = "") -> None:
         """Connects an MCP server: one that is configured, a command, or an address."""
-        from ullage.shell.servers import Servers, ServerSpec  # noqa: PLC0415 - only where there is a server
+        from ullage.shell.servers import Servers, spec_for  # noqa: PLC0415 - only where there is a server
 
-        configured = self.desk.settings.mcp.get(name)
-        if target.startswith(("http://", "https://")):
-            spec = ServerSpec(name=name, url=target)
-        elif target:
-            command, *arguments = shlex.split(target)
-            spec = ServerSpec(name=name, command=command, args=tuple(arguments))
-        elif configured is not None:
-            spec = ServerSpec(
-                name=name,
-                command=configured.command,
-                args=configured.args,
-                env=environment_of(configured, self.runner.environ),
-                url=configured.url,
-            )
-        else:
-            raise ConfigurationError(f"no server {name!r} is configured; :mcp connect {name} COMMAND or URL")
+        spec = spec_for(name, target, self.desk.settings.mcp, self.runner.environ)
         if self._servers is None:
             allowed = self.desk.kept.preferences.get(TOOLS, [])
             self._servers = Servers(always=allowed, kept=self._kept)
@@ -240,24 +215,37 @@ class Shell:
 
     def status(self) -> str:
         """The status line, as it is now."""
+        return render(self.desk.settings.shell.status, self._figures(self.desk.context.count()))
+
+    def gauge(self, heard: Heard) -> str:
+        """The same while an answer comes: what it has written so far is in the window already."""
+        template = self.desk.settings.shell.status
+        if "{output_tokens}" not in template:
+            template += " · {output_tokens}"
+        sent = self.desk.context.rendered
+        figures = self._figures(self.desk.context.count() if sent is None else sent.count, heard.written)
+        return render(template, figures) + f" · {heard.seconds} s"
+
+    def _figures(self, count: Count, written: int | None = None) -> Mapping[str, object]:
         context = self.desk.context
-        count = context.count()
-        estimate = not count.exact
-        values = {
+        used = count.tokens + (written or 0)
+        estimate = written is not None or not count.exact
+        figures = {
             "model": self.desk.model.name,
-            "ctx_used": Figure(count.tokens, estimate),
+            "ctx_used": Figure(used, estimate),
             "ctx_max": context.limit,
-            "ctx_percent": Figure(100 * count.tokens / context.limit, estimate),
+            "ctx_free": Figure(max(0, context.limit - used), estimate),
+            "ctx_percent": Figure(100 * used / context.limit, estimate),
             "cost": Figure(self._cost),
             "session_cost": Figure(context.total_cost()),
+            "session": context.session[:8],
             "cwd": self.runner.cwd,
             "git": git_branch(self.runner.cwd),
         }
-        return render(self.desk.settings.shell.status, values)
+        if context.goal:
+            figures["mode"] = "goal"
+        return figures if written is None else {**figures, "output_tokens": Figure(written, estimate=True)}
 
     def complete(self, text: str) -> Iterable[Suggestion]:
-        """Meta commands by their names."""
-        if text[:1] in {":", "/"} and " " not in text:
-            for name, command in COMMANDS.items():
-                if name.startswith(text[1:]):
-                    yield Suggestion(name, len(text) - 1, note=command.help)
+        """What may come next in a line."""
+        return complete(self, text)

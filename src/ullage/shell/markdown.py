@@ -13,13 +13,15 @@ from ullage.shell.markup import STYLES, Code, block_lines, plain_lines
 from ullage.shell.screen import NARROWEST, WIDEST, neutral, size, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from rich.console import Console
 
 MOST_ROWS: Final = 8
 """Rows of the unfinished block that are shown; the end of it, where it is longer."""
+LEFT: Final = 2
+"""Rows at the top of a low terminal that stay as they are, whatever is unfinished below them."""
 LIVELY: Final = 2_000
 """Characters up to which the unfinished block is formatted; the end of a longer one is shown as written."""
 INTERVAL: Final = 1 / 30
@@ -62,10 +64,19 @@ class Streamed:
     What stays on the screen depends on the text alone, not on the pieces in which it came. Nothing above the
     answer is touched. Where there is no terminal, the text is written through as it is; a terminal that
     cannot move its cursor gets it so too, made harmless.
+
+    The text of `below` stands dim on a row of its own under the answer, from `__enter__` or the first piece
+    until `end`, and leaves nothing behind. It is asked for at each drawing, so it should be cheap; an empty
+    one takes no row. The cursor stays where the answer goes on.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, below: Callable[[], str] | None = None) -> None:
         self._console = console
+        self._below = below
+        self._under_way = False
+        """Whether the row below is wanted: more of the answer may come."""
+        self._told = ""
+        """What `below` said last."""
         self._file = console.file
         self._moves = console.is_terminal and not console.is_dumb_terminal
         self._partial: list[str] = []
@@ -82,9 +93,12 @@ class Streamed:
         """What is printed for good and not written yet."""
         self._drawn: list[str] = []
         """The rows of the unfinished block on the screen; the cursor is at the end of the last."""
+        self._drawn_below = ""
+        """The row below them; the cursor is at its start where there are none."""
         self._due = 0.0
 
     def __enter__(self) -> Streamed:
+        self._begin()
         return self
 
     def __exit__(
@@ -93,12 +107,14 @@ class Streamed:
         self.end()
 
     def feed(self, text: str) -> None:
-        """Takes the next piece of the answer, of any length."""
+        """Takes the next piece of the answer, of any length; an empty one after `end` shows the row below."""
         if not text:
+            self._begin()
             return
         if not self._moves:
             self._write_through(text)
             return
+        self._under_way = True
         first, *others = text.split("\n")
         self._extend(first)
         for other in others:
@@ -106,17 +122,26 @@ class Streamed:
             self._extend(other)
         is_due = time.monotonic() >= self._due
         if is_due or self._out:
-            self._draw(coloured=is_due)
+            self._draw(is_due=is_due)
 
     def refresh(self) -> None:
-        """Draws what has come and is not on the screen yet; for a pause in the stream."""
+        """Draws what has come and is not on the screen yet, and the row below; for a pause in the stream."""
         if self._moves:
-            self._draw(coloured=True)
+            self._draw(is_due=True)
 
-    def _draw(self, *, coloured: bool) -> None:
-        rows = self._preview(coloured=coloured)
-        write(self._file, self._redrawn(rows))
-        self._drawn = rows
+    def _begin(self) -> None:
+        if self._below is not None and self._moves and not self._under_way:
+            self._under_way = True
+            self._draw(is_due=True)
+
+    def _draw(self, *, is_due: bool) -> None:
+        """Brings the screen up to date; before it is due, code stays uncoloured and `below` is not asked."""
+        if is_due and self._under_way and self._below is not None:
+            self._told = self._below()
+        below = self._row_below()
+        rows = self._preview(coloured=is_due, most=self._room(1 if below else 0))
+        write(self._file, self._redrawn(rows, below))
+        self._drawn, self._drawn_below = rows, below
         self._due = time.monotonic() + INTERVAL
 
     def end(self) -> None:
@@ -129,6 +154,7 @@ class Streamed:
             self._take_partial()
         self._finish()
         self._fence, self._gap, self._begun = None, False, False
+        self._under_way, self._told = False, ""
         self.refresh()
 
     def _write_through(self, text: str) -> None:
@@ -176,8 +202,7 @@ class Streamed:
             block.add(line)
             return
         self._finish()
-        indent = len(found["indent"].expandtabs(4)) if kind == "item" else 0
-        self._block = _Block(kind, indent)
+        self._block = _Block(kind, _indent(kind, found))
         self._block.add(line)
         if kind in _WHOLE:
             self._finish()
@@ -234,11 +259,22 @@ class Streamed:
                 self._console.print(line, soft_wrap=True, end="\n")
         return captured.get().removesuffix("\n").split("\n")
 
-    def _preview(self, *, coloured: bool) -> list[str]:
+    def _room(self, taken: int) -> int:
+        """How many rows the unfinished block may have."""
+        return min(MOST_ROWS, size(self._console).rows - LEFT - taken)
+
+    def _row_below(self) -> str:
+        """What stands under the answer; nothing where it would take the place of the answer."""
+        if not self._told or self._room(1) < 1:
+            return ""
+        row = Text(neutral(" ".join(self._told.expandtabs().splitlines())), style="dim")
+        row.truncate(max(1, min(size(self._console).columns, WIDEST) - 1), overflow="ellipsis")
+        return self._rows([row])[0]
+
+    def _preview(self, *, coloured: bool, most: int) -> list[str]:
         """The rows that show the unfinished block; code that rushes by is not coloured before it is whole."""
         tail = neutral(self._tail.removesuffix("\r"))
-        screen = size(self._console)
-        width = max(1, min(screen.columns, WIDEST) - 1)
+        width = max(1, min(size(self._console).columns, WIDEST) - 1)
         if self._fence is not None:
             line = self._code.peek(tail) if coloured else Text(tail)
             line.expand_tabs(8)
@@ -247,40 +283,58 @@ class Streamed:
             return []
         else:
             lines = self._unfinished(tail, width)
-        most = max(1, min(MOST_ROWS, screen.rows - 2))
+        most = max(1, most)
         for line in lines[-most:]:
             line.truncate(width)
         rows = self._rows(lines[-most:])
         return ["", *rows][-most:] if self._gap and self._begun and rows else rows
 
     def _unfinished(self, tail: str, width: int) -> list[Text]:
-        kind = self._block.kind
-        if self._block.length + len(tail) < LIVELY:
-            if not kind:
-                kind = _kind(tail)[0]
-                return self._formatted(kind if kind == "command" else "text", tail, 0)
-            source = "\n".join([*self._block.lines, tail])
-            return self._formatted(kind, source.rstrip("\n"), self._block.indent)
-        end = [tail]
-        for line in reversed(self._block.lines[-MOST_ROWS:]):
-            end.insert(0, line[-LIVELY:])
-        return plain_lines(self._console, "\n".join(end)[-LIVELY:], max(NARROWEST, width))
+        """The block under way with the line under way, each as it will look if nothing more comes."""
+        block = self._block
+        if block.length + len(tail) >= LIVELY:
+            end = [*(line[-LIVELY:] for line in block.lines[-MOST_ROWS:]), tail]
+            return plain_lines(self._console, "\n".join(end)[-LIVELY:], max(NARROWEST, width))
+        kind, found = _kind(tail)
+        if not tail.strip() or (block.kind == "text" and _UNDERLINE.match(tail)):
+            tail = ""  # a dash after a paragraph may be a list's: it makes no heading before it is whole
+        goes_on = not tail or (kind != "fence" and _goes_on(block, tail, kind, found))
+        source = "\n".join([*block.lines, tail] if goes_on else block.lines).rstrip("\n")
+        lines = self._formatted(block.kind, source, block.indent) if block.kind else []
+        if goes_on:
+            return lines
+        if lines and not block.lines[-1]:
+            lines.append(Text())
+        if kind == "fence":
+            return [*lines, Text(tail, style=STYLES["fence"])]
+        return lines + self._formatted(kind, tail, _indent(kind, found))
 
-    def _redrawn(self, rows: list[str]) -> str:
+    def _redrawn(self, rows: list[str], below: str) -> str:
         """What turns the screen as it is into what is printed for good, with these rows below it."""
         printed, self._out = "".join(self._out), []
-        if not printed and rows == self._drawn:
+        if not printed and (rows, below) == (self._drawn, self._drawn_below):
             return ""
         same = 0 if printed else _alike(rows, self._drawn)
         up = len(self._drawn) - 1 - same
-        start = ("\r" if self._drawn else "") + (f"\x1b[{up}A" if up > 0 else "")
-        if printed and self._drawn:
+        is_clear = not self._drawn and not self._drawn_below
+        start = ("" if is_clear else "\r") + (f"\x1b[{up}A" if up > 0 else "")
+        if printed and not is_clear:
             start += "\x1b[J"
-        if not rows:
+        if not rows and not below:
             return start + (printed or "\x1b[J")
         # Without automatic wrapping, a character that is wider than we think cannot push the rows apart.
-        shown = "\x1b[K\n".join(rows[same:])
-        return f"{start}{printed}\x1b[?7l{shown}\x1b[J\x1b[?7h"
+        return f"{start}{printed}\x1b[?7l{_laid(rows[same:], below)}\x1b[?7h"
+
+
+def _laid(rows: Sequence[str], below: str) -> str:
+    """Draws these rows over what is there, down to the end of the screen; the cursor ends after the last."""
+    if not rows:
+        return f"{below}\x1b[J\r"
+    shown = "".join(f"{row}\x1b[K\n" for row in rows[:-1])
+    if not below:
+        return f"{shown}{rows[-1]}\x1b[J"
+    # The last row comes last, which leaves the cursor at its end, however wide the terminal takes it to be.
+    return f"{shown}\n{below}\x1b[J\x1b[A\r{rows[-1]}\x1b[K"
 
 
 def _alike(rows: Sequence[str], drawn: Sequence[str]) -> int:
@@ -291,6 +345,11 @@ def _alike(rows: Sequence[str], drawn: Sequence[str]) -> int:
 
 def _kind(line: str) -> tuple[str, re.Match[str]]:
     return next((kind, found) for kind, form in KINDS.items() if (found := form.match(line)) is not None)
+
+
+def _indent(kind: str, found: re.Match[str]) -> int:
+    """The blanks before a list's marker."""
+    return len(found["indent"].expandtabs(4)) if kind == "item" else 0
 
 
 def _goes_on(block: _Block, line: str, kind: str, found: re.Match[str]) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.shell.history import remembering, secure
 from ullage.shell.screen import neutral
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
     from pathlib import Path
 
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.auto_suggest import AutoSuggest
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MARK = "> "
 MORE = ". "
 """Before each further line of the same input."""
+PATIENCE = 5.0
+"""Seconds until what completes is given up, as in a folder whose server does not answer."""
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 _OPENS = frozenset(" \t\n=(:,;|&{[")
@@ -80,6 +83,7 @@ class Prompt:
         *,
         continues: Callable[[str], bool] = is_open,
         mark: str = MARK,
+        most_history: int = 10_000,
     ) -> None:
         self._screen = screen
         self._history_path = history_path
@@ -87,23 +91,48 @@ class Prompt:
         self._status = status
         self._continues = continues
         self._mark = mark
+        self._most_history = most_history
         self._session: PromptSession[str] | None = None
         self._shown = ""
         """The status as it was when the prompt appeared; a key press does not ask for it again."""
 
-    def read(self, default: str = "") -> str | None:
+    def read(
+        self,
+        default: str = "",
+        *,
+        run: Callable[[Coroutine[Any, Any, str]], str] | None = None,
+        behind: Callable[[], None] | None = None,
+    ) -> str | None:
         """The next input, which may have several lines; None at Ctrl-D or at the end of a file.
 
-        `default` is put into the line to be edited. Where a loop runs in this thread, it waits meanwhile.
+        `default` is put into the line to be edited. `run` runs the prompt on a loop, so that what else
+        lives there goes on meanwhile; `behind` is called there as soon as the prompt can be seen.
         """
         if not self._screen.is_interactive:
             return self._read_plain()
         session = self._session = self._session or self._opened()
         self._shown = neutral(self._status())
+        if behind is not None:
+            session.app.after_render += _once(behind)
+        if run is None:
+            import asyncio  # noqa: PLC0415 - a terminal needs it anyway, a pipe does not
+
+            run = asyncio.run
         try:
-            return session.prompt(default=default, in_thread=_in_loop())
+            return run(session.prompt_async(default=default))
         except EOFError:
             return None
+
+    def told(self, error: BaseException | None) -> None:
+        """What was behind the prompt is there: the status is looked at again, or the prompt ends with why."""
+        session = self._session
+        if session is None or not session.app.is_running:
+            return
+        if error is not None:
+            session.app.exit(exception=error)
+            return
+        self._shown = neutral(self._status())
+        session.app.invalidate()
 
     def _read_plain(self) -> str | None:
         """A line, with those that a backslash or an open fence joins to it."""
@@ -123,9 +152,12 @@ class Prompt:
         plain = not self._screen.has_colour
         session: PromptSession[str] = PromptSession(
             message=[("class:mark", self._mark)],
-            prompt_continuation=lambda width, *_: [("class:more", MORE.rjust(width))],
+            prompt_continuation=lambda width, _, wraps: [
+                ("class:more", ("" if wraps else MORE).rjust(width))
+            ],
             multiline=True,
             history=self._history(),
+            auto_suggest=None if plain else _earlier(),  # it would look like what was typed
             completer=_completer(self._complete),
             complete_while_typing=False,
             reserve_space_for_menu=6,
@@ -136,6 +168,7 @@ class Prompt:
                 [
                     ("mark", "bold"),
                     ("more", "ansibrightblack"),
+                    ("auto-suggestion", "ansibrightblack"),
                     ("status", "ansibrightblack"),
                     ("bottom-toolbar", "noreverse ansibrightblack"),
                 ]
@@ -148,17 +181,14 @@ class Prompt:
         return session
 
     def _history(self) -> History:
-        from prompt_toolkit.history import InMemoryHistory  # noqa: PLC0415 - see _opened
-
-        path = self._history_path
-        if path is None:
-            return InMemoryHistory()
-        try:
-            secure(path)
-        except OSError as error:
-            self._screen.dim(f"what you type is not kept: {path}: {error.strerror}")
-            return InMemoryHistory()
-        return _kept(path)
+        path = self._history_path if self._most_history > 0 else None
+        if path is not None:
+            try:
+                secure(path)
+            except OSError as error:
+                self._screen.dim(f"what you type is not kept: {path}: {error.strerror}")
+                path = None
+        return remembering(path and path.resolve(), self._most_history)
 
     def _bindings(self) -> KeyBindings:
         from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
@@ -212,39 +242,33 @@ class Prompt:
         return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
 
 
-def _in_loop() -> bool:
-    import asyncio  # noqa: PLC0415 - a terminal needs it anyway, a pipe does not
+def _once(call: Callable[[], None]) -> Callable[[object], None]:
+    """What an event calls at its first time, and never again."""
+    calls = [call]
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    def happened(_: object) -> None:
+        while calls:
+            calls.pop()()
 
-
-def secure(path: Path) -> None:
-    """Makes a file that only its owner may read, and its folder; one that is there already is tightened."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        if os.fstat(handle).st_mode & 0o077:
-            os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
+    return happened
 
 
-def _kept(path: Path) -> History:
-    from prompt_toolkit.history import FileHistory  # noqa: PLC0415 - see Prompt._opened
+def _earlier() -> AutoSuggest:
+    from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion  # noqa: PLC0415 - see Prompt._opened
 
-    class Kept(FileHistory):
-        """Remembers what does not begin with a blank, as shells do."""
+    class Earlier(AutoSuggest):
+        """Shows the rest of the latest input that begins as this one does; the right arrow takes it."""
 
-        def store_string(self, string: str) -> None:
-            if not string.startswith(" "):
-                with suppress(OSError):  # a full disk is no reason to lose what was typed
-                    super().store_string(string.encode(errors="replace").decode())
+        def get_suggestion(self, buffer: Any, document: Any) -> Suggestion | None:
+            typed = document.text
+            if not typed.strip() or "\n" in typed:
+                return None
+            for each in reversed(buffer.history.get_strings()):
+                if each.startswith(typed) and "\n" not in each:
+                    return Suggestion(each[len(typed) :])
+            return None
 
-    return Kept(str(path))
+    return Earlier()
 
 
 def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
@@ -254,12 +278,54 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
         """Asks the function that the shell gave."""
 
         def get_completions(self, document: Any, _event: Any) -> Iterable[Completion]:
-            for each in complete(document.text_before_cursor):
-                yield Completion(
+            return [
+                Completion(
                     each.text,
                     start_position=-each.replaces,
                     display=neutral(each.display or each.text),
                     display_meta=neutral(each.note),
                 )
+                for each in complete(document.text_before_cursor)
+            ]
+
+        async def get_completions_async(self, document: Any, event: Any) -> AsyncGenerator[Completion, None]:
+            for each in await _apart(lambda: self.get_completions(document, event)):
+                yield each
 
     return Injected()
+
+
+async def _apart(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
+    """What a function finds in a thread of its own; nothing where it takes too long.
+
+    The thread may be left behind, which those of the loop's own pool may not: leaving the prompt waits for
+    them, and a folder whose server is gone would hold up the next command.
+    """
+    import asyncio  # noqa: PLC0415 - see Prompt.read
+    import threading  # noqa: PLC0415 - the same
+
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Iterable[Any]] = loop.create_future()
+
+    def settle(result: Iterable[Any] | None, error: Exception | None) -> None:
+        if found.done():
+            return  # nobody waits any more
+        if error is None:
+            found.set_result(result or ())
+        else:
+            found.set_exception(error)
+
+    def work() -> None:
+        result, raised = None, None
+        try:
+            result = find()
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            raised = error
+        with suppress(RuntimeError):  # the prompt is left, and its loop closed
+            loop.call_soon_threadsafe(settle, result, raised)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return await asyncio.wait_for(found, PATIENCE)
+    except TimeoutError:
+        return ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import IO, TextIO
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -90,6 +90,7 @@ class Screen:
         self.console = console
         self.keyboard = sys.stdin if keyboard is None else keyboard
         """Where answers and lines of input come from."""
+        self._answer: Streamed | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -114,6 +115,7 @@ class Screen:
 
     def say(self, renderable: RenderableType) -> None:
         """Prints something, made harmless; in a plain file without the blanks that fill a line up."""
+        self._settle()
         shown = _styled(neutral(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
         with self.console.capture() as captured:
             self.console.print(shown, width=max(1, self.width))
@@ -130,11 +132,17 @@ class Screen:
         """Prints what went wrong."""
         self.say(_line(line, "red"))
 
-    def answer(self) -> Streamed:
-        """The place where the next answer appears as it comes."""
+    def answer(self, below: Callable[[], str] | None = None) -> Streamed:
+        """The place where the next answer appears as it comes, with what `below` tells on a row under it."""
         from ullage.shell.markdown import Streamed  # noqa: PLC0415 - 40 ms that the first prompt need not pay
 
-        return Streamed(self.console)
+        self._answer = Streamed(self.console, below=below)
+        return self._answer
+
+    def _settle(self) -> None:
+        """What has come of an answer is printed for good before anything else: both own the cursor's row."""
+        if self._answer is not None:
+            self._answer.end()
 
     def ask(self, question: str, choices: Mapping[str, str], *, refuse: str | None = None) -> str:
         """The key of the choice that a person makes with one key press.
@@ -148,6 +156,7 @@ class Screen:
             if refuse is None:
                 raise NoTerminal(question)
             return refuse
+        self._settle()
         with keys(self.keyboard) as handle:  # before it is drawn: a key pressed as soon as it is seen counts
             write(self.console.file, self._drawn(question, choices))
             key = _pressed(handle, choices)
@@ -158,11 +167,12 @@ class Screen:
         return chosen
 
     def _drawn(self, question: str, choices: Mapping[str, str]) -> str:
-        text = _line(question, "bold")
+        """The question on a line, what may be answered on the next, where the cursor waits."""
+        text = _line(question, "bold").append("\n ")
         for key, label in choices.items():
             text.append(f" [{neutral(key)}] ", style="cyan").append(neutral(label))
         with self.console.capture() as captured:
-            self.console.print(text, "", end="", soft_wrap=True)
+            self.console.print(text.append(" → "), end="", soft_wrap=True)
         return captured.get()
 
     @contextmanager

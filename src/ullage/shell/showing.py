@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from ullage.broker.opening import EMBEDDED
+from ullage.config.using import prices_by_name, runs_here
 from ullage.drawing import BLOCKS, bar, clean, short, with_free
 from ullage.errors import ContextOverflowError
 from ullage.messages import calls_of, text_of
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ullage.context import Context
+    from ullage.cost import Prices
     from ullage.messages import Message
     from ullage.shell.desk import Desk
     from ullage.shell.screen import Screen
@@ -60,6 +63,34 @@ def _next_to_go(context: Context) -> Iterator[Text]:
             f"next to go: {len(going)} of {len(context)} turns, from “{short(clean(first), 40)}” on",
             style="dim",
         )
+
+
+def models(desk: Desk) -> RenderableType:
+    """A line for each model: its name, where it is, its window, its prices, and the classes it answers."""
+    settings, prices = desk.settings, prices_by_name(desk.settings)
+    names = dict.fromkeys([EMBEDDED, *settings.models, desk.model.name])
+    wide = max(map(len, names))
+    lines = []
+    for name in names:
+        model = settings.model(name)
+        priced = prices.get(name)
+        classes = [f"@{kind}" for kind, used in settings.routing.models.items() if used == name]
+        told = (
+            "in this process" if runs_here(model) else model.endpoint or "",
+            model.model or "",
+            f"{model.window:,} tokens" if model.window else "",
+            "" if priced is None else _prices(priced),
+            " ".join(classes),
+        )
+        mark = "*" if name == desk.model.name else " "
+        lines.append(Text(f"{mark} {clean(name):<{wide}}  {clean(' · '.join(filter(None, told)))}".rstrip()))
+    return Group(*lines)
+
+
+def _prices(prices: Prices) -> str:
+    told = {"in": prices.input, "out": prices.output}
+    known = [f"${price * 1_000_000:.2f} {way}" for way, price in told.items() if price is not None]
+    return f"{', '.join(known)} a million" if known else ""
 
 
 def cost(desk: Desk, *, detailed: bool) -> RenderableType:

@@ -49,6 +49,11 @@ def tokens(value: object) -> str:
     return str(count)
 
 
+def written(value: object) -> str:
+    """A count of tokens that come out, which stands beside one of those that went in."""
+    return f"{tokens(value)} out"
+
+
 def dollars(value: object) -> str:
     """An amount with two digits, or four where nothing is before them; never rounded down to nothing."""
     amount = Decimal(str(value))
@@ -79,7 +84,7 @@ VARIABLES: Mapping[str, Variable] = {
     "ctx_max": Variable("the most tokens that a request may have", tokens, UNKNOWN),
     "ctx_free": Variable("tokens that are left of them", tokens, UNKNOWN),
     "ctx_percent": Variable("how full that is", percent),
-    "output_tokens": Variable("tokens of the answer so far", tokens),
+    "output_tokens": Variable("tokens of the answer so far, while it comes", written),
     "cost": Variable("dollars of the last answer", dollars, UNKNOWN),
     "session_cost": Variable("dollars of the session", dollars, UNKNOWN),
     "session": Variable("the session's name", str),

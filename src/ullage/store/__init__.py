@@ -9,12 +9,11 @@ same file at once.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ullage.store.book import SqliteBook
 from ullage.store.database import Database
 from ullage.store.files import located
-from ullage.store.journal import SqliteJournal
 from ullage.store.sessions import Session, latest
 from ullage.store.settings import Preferences, SqliteShelf
 
@@ -32,21 +31,26 @@ __all__ = ["Session", "Store", "open"]
 class Store:
     """One place for everything that must last; each part is a small interface of its own."""
 
-    journal: Journal
-    """Conversations, pieces, and what is remembered."""
-    book: Book
-    """Accounts, reservations and caps."""
-    calibration: Shelf
-    """What was learned about the counts of each endpoint and model."""
-    preferences: Preferences
-    """What the user set."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.journal = SqliteJournal(database)
-        self.book = SqliteBook(database)
-        self.calibration = SqliteShelf(database)
         self.preferences = Preferences(database)
+        """What the user set."""
+        self.calibration: Shelf = SqliteShelf(database)
+        """What was learned about the counts of each endpoint and model."""
+
+    @cached_property
+    def journal(self) -> Journal:
+        """Conversations, pieces, and what is remembered."""
+        from ullage.store.journal import SqliteJournal  # noqa: PLC0415 - a prompt comes before a conversation
+
+        return SqliteJournal(self._database)
+
+    @cached_property
+    def book(self) -> Book:
+        """Accounts, reservations and caps."""
+        from ullage.store.book import SqliteBook  # noqa: PLC0415 - the same
+
+        return SqliteBook(self._database)
 
     @property
     def path(self) -> Path | None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "ABOUT",
     "ChatTokenizer",
     "EmbeddedProvider",
     "GgufTokenizer",
@@ -21,11 +20,6 @@ __all__ = [
     "find",
     "tokenizer_of",
 ]
-
-ABOUT = """\
-SmolLM2-135M is a demonstration: it chats in simple English, makes facts up, and cannot use tools.
-For real work, `ullage model use` a larger GGUF file, a llama.cpp or Ollama server, or a provider."""
-"""What the embedded model is, for a face to show."""
 
 
 def count_exactly(path: Path | None = None) -> bool:

@@ -39,6 +39,8 @@ class EmbeddedProvider:
         runtime.check_installed()
         self.path = weights.needed(path)
         self.model = weights.SMOLLM2.model if path is None else Path(path).stem.lower()
+        # Our own model runs with what it is given, up to what it was trained for; another one may not.
+        self._known = window if path is None and window <= weights.SMOLLM2.context else None
         # One thread does all that must not overlap, in order: load, answer, answer, let go.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="ullage-embedded")
         self._open: set[Channel[dict[str, Any] | Exception]] = set()
@@ -84,6 +86,8 @@ class EmbeddedProvider:
 
     async def window(self) -> int | None:
         """The longest prompt: one less than the runtime's context, for the first token of the answer."""
+        if self._known is not None and not self._ended:
+            return self._known - 1
         loaded = await self._ready()
         return None if loaded is None else loaded.context - 1
 

