@@ -208,6 +208,40 @@ def test_turns_of_several_classes_are_one_conversation(
     assert [body["model"] for body in sent] == ["gpt-4o", "mistral-small"] * 2
 
 
+@pytest.mark.parametrize("kind", ["main", "write"])
+def test_what_a_refusal_teaches_of_a_model_holds_for_its_next_turns(kind: str, tmp_path: Path) -> None:
+    refusal = {
+        "error": {
+            "message": "This model's maximum context length is 3000 tokens, but you requested 3200 tokens.",
+            "code": "context_length_exceeded",
+        }
+    }
+    refusals = [sent_json(refusal, 400)]
+
+    def play(request: Request) -> Script:
+        asked = request.path.endswith("/chat/completions")
+        return refusals.pop() if asked and refusals else Script(body=answered("Seven."))
+
+    async def go() -> None:
+        with playing(play) as player, store.open(tmp_path / "kept.db") as kept:
+            file = tmp_path / "config.toml"
+            file.write_text(FILE.format(url=player.url))
+            desk = await Desk.open(load(file, environ={}, cwd=tmp_path), kept, {}, tmp_path)
+            for number in range(10):
+                desk.context.append_user(f"Question {number}: " + "how many boats are there? " * 50)
+                desk.context.append({"role": "assistant", "content": f"Answer {number}."})
+            main = desk.context.limit
+            await routed(desk, kind)
+            limit, _ = await routed(desk, kind)
+            assert limit <= 2_500
+            assert desk.context.limit == (limit if kind == "main" else main)
+            await desk.use_model("middle")
+            assert desk.context.limit == 7_500
+            await desk.close()
+
+    asyncio.run(go())
+
+
 def test_a_class_whose_model_cannot_be_opened_leaves_everything_as_it_was(
     player: Player, tmp_path: Path
 ) -> None:

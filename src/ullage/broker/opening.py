@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.broker.about import EMBEDDED
 from ullage.broker.providers import endpoint_for
 
 if TYPE_CHECKING:
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
 
     from ullage.broker.provider import Provider
 
-EMBEDDED = "embedded"
-"""The name of the model that comes with Ullage."""
 LOCAL_OUTPUT = 512
 """The longest answer of a local model, where nothing else is configured."""
 MOST_WINDOWS: Mapping[str, int] = {"ollama.chat": 8_192}

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ullage import store
-from ullage.broker.about import ABOUT
+from ullage.broker.about import ABOUT, EMBEDDED
 from ullage.broker.events import Finished, Text
-from ullage.broker.opening import EMBEDDED
 from ullage.cli.reading import encode
 from ullage.config import load, trust_in
 from ullage.config.seats import seat_for
-from ullage.config.using import context_options, ledger_options, meter_options
+from ullage.config.using import chosen_model, context_options, ledger_options, meter_options
 from ullage.context import Context
 from ullage.cost import Ledger
 from ullage.errors import (
@@ -89,7 +88,7 @@ async def _ask(question: str, options: Namespace, kept: Store) -> int:
     settings = load(options.config, environ=os.environ, cwd=folder, trusted=trust_in(kept.preferences))
     for notice in settings.notices:
         sys.stderr.write(f"ullage: {notice}\n")
-    model = settings.model(options.model or kept.preferences.get("model") or settings.default_model)
+    model = chosen_model(settings, kept.preferences, options.model)
     if options.window:
         model = replace(model, window=options.window)
     session = options.session or uuid.uuid4().hex

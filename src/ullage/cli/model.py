@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ullage.broker.about import EMBEDDED
+
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
-
-EMBEDDED = "embedded"
-"""The model that is used where nothing else was chosen."""
-PREFERENCE = "model"
-"""The name under which the choice is kept."""
 
 EXIT_CODES = """\
 exit codes:
@@ -127,11 +124,12 @@ def _list(options: Namespace) -> int:
 
 def _use(options: Namespace) -> int:
     from ullage.cli.kept import opened
+    from ullage.config.using import CHOSEN
 
     chosen = _checked(options.model)
     with opened(options.store, make=True) as kept:
         if kept is not None:
-            kept.preferences.set(PREFERENCE, chosen)
+            kept.preferences.set(CHOSEN, chosen)
     _tell(options, {"model": chosen}, f"{chosen} is used from now on")
     return 0
 
@@ -140,14 +138,15 @@ ACTIONS: dict[str, Callable[[Namespace], int]] = {"get": _get, "list": _list, "u
 
 
 def _checked(given: str) -> str:
-    """What is kept for a choice: `embedded`, the whole path of a file, or a name that leads somewhere."""
+    """What is kept for a choice: a configured name, the whole path of a file, or what leads somewhere."""
     import os
 
     from ullage.broker.embedded.gguf import metadata
     from ullage.broker.providers import endpoint_for
+    from ullage.config import load
     from ullage.errors import ConfigurationError, LocalModelError
 
-    if given == EMBEDDED:
+    if given == EMBEDDED or given in load(environ=os.environ, cwd=Path.cwd()).models:
         return given
     path = Path(given).expanduser()
     if path.suffix.lower() == ".gguf" or path.is_file():
@@ -163,13 +162,14 @@ def _checked(given: str) -> str:
 
 def _used(store: str | None) -> str:
     from ullage.cli.kept import opened
+    from ullage.config.using import CHOSEN
     from ullage.store.files import located
 
     path = located(store)
     if path is not None and not path.exists():
         return EMBEDDED
     with opened(store) as kept:
-        chosen = EMBEDDED if kept is None else kept.preferences.get(PREFERENCE, EMBEDDED)
+        chosen = EMBEDDED if kept is None else kept.preferences.get(CHOSEN, EMBEDDED)
     return chosen if isinstance(chosen, str) else EMBEDDED
 
 

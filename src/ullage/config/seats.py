@@ -25,12 +25,22 @@ class Seat:
 
     model: ModelSettings
     client: Client
-    held: Mapping[str, Any]
-    """Its name, window, room for an answer and calibration, as `Context.use_model` takes them."""
+    window: int | None
     compress: Compress | None
     """The short form that it gets; None for the whole conversation."""
     prompt: str | None = None
     """In the place of the conversation's own; None for that."""
+
+    @property
+    def held(self) -> Mapping[str, Any]:
+        """What `Context.use_model` takes: name, window, room for an answer, and what was learned by now."""
+        provider = self.client.provider
+        return {
+            "model": provider.model,
+            "window": self.window,
+            "reserved_output": self.client.max_output,
+            "factor": self.client.calibration.factor(provider.endpoint, provider.model),
+        }
 
     async def close(self) -> None:
         """Lets go of the model."""
@@ -81,10 +91,4 @@ async def seated(
         local=found.local,
         use_endpoint=settings.tokenize.use_endpoint,
     )
-    held = {
-        "model": provider.model,
-        "window": window,
-        "reserved_output": reserved,
-        "factor": calibration.factor(provider.endpoint, provider.model),
-    }
-    return Seat(model=model, client=client, held=held, compress=compress_of(settings, model))
+    return Seat(model=model, client=client, window=window, compress=compress_of(settings, model))

@@ -22,9 +22,17 @@ if TYPE_CHECKING:
     from ullage.context import Compress
     from ullage.cost import Prices
     from ullage.project import TreeOptions
+    from ullage.store.settings import Preferences
 
+CHOSEN = "model"
+"""The preference with the name of the model that was chosen last."""
 LONGEST_KEY = 10_000
 """Bytes of a file with a key in it."""
+
+
+def chosen_model(settings: Settings, preferences: Preferences, name: str | None = None) -> ModelSettings:
+    """The model that answers: as it is named here, as it was chosen last, or as it is configured."""
+    return settings.model(name or preferences.get(CHOSEN) or settings.default_model)
 
 
 def runs_here(model: ModelSettings) -> bool:

@@ -97,6 +97,7 @@ class Context:
             factor=factor,
         )
         self._folds = Folds(bounds)
+        self._token_budget = token_budget
         self._next_factor = factor
         self._memory_max_chars = memory_max_chars
         self._project = self._next_project = ""
@@ -251,6 +252,7 @@ class Context:
         self._folds.bounds = replace(
             self.bounds,
             model=model,
+            token_budget=self._token_budget,
             window=window,
             reserved_output=reserved_output,
             tokenizer=tokenizer,

@@ -11,9 +11,15 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ullage.broker.opening import EMBEDDED
 from ullage.config.seats import seat_for
-from ullage.config.using import context_options, ledger_options, meter_options, runs_here
+from ullage.config.using import (
+    CHOSEN,
+    chosen_model,
+    context_options,
+    ledger_options,
+    meter_options,
+    runs_here,
+)
 from ullage.context import RECALL_TOOL, Context, answer_recall
 from ullage.cost import Ledger
 from ullage.errors import ConfigurationError
@@ -33,8 +39,8 @@ if TYPE_CHECKING:
     from ullage.store import Store
     from ullage.turn import Client, TurnEvent
 
-ROLLING, CHOSEN = "rolling-context", "model"
-"""Preferences that outlive a session: whether what does not fit is trimmed, and which model answers."""
+ROLLING = "rolling-context"
+"""The preference that says whether what does not fit is trimmed."""
 MAIN = "main"
 """The class of turns that no rule sends elsewhere."""
 MOST_STEPS = 50
@@ -81,6 +87,8 @@ class Desk:
         """Who answers now."""
         self._environ = environ
         self._routed: dict[str, Seat] = {}
+        self._limits: dict[str, int] = {}
+        """What the models of classes were last held to: a provider's refusal may have lowered it."""
         self._tools: tuple[Tool, ...] = ()
         self._call: CallTool | None = None
         self._take_up(session)
@@ -98,7 +106,7 @@ class Desk:
     ) -> Desk:
         """A desk with a new conversation, or with the one whose name begins with `session` as it was left."""
         found = uuid.uuid4().hex if session is None else named(kept, session)
-        chosen = settings.model(model or kept.preferences.get(CHOSEN) or settings.default_model)
+        chosen = chosen_model(settings, kept.preferences, model)
         ledger = ledger_of(settings, kept, found, cwd)
         calibration = Calibration(kept.calibration)
         seat = await seat_for(chosen, settings, environ=environ, ledger=ledger, calibration=calibration)
@@ -106,13 +114,13 @@ class Desk:
 
     def _take_up(self, session: str) -> None:
         """Goes on with a conversation, or begins it."""
-        settings, held = self.settings, self.seat.held
+        settings = self.settings
         prompt = settings.routing.system_prompts.get(MAIN)
         meter = Meter(**meter_options(settings))
         context = Context.resume(
             session,
             self.kept.journal,
-            **{**context_options(settings, self.seat.model), **held},
+            **{**context_options(settings, self.seat.model), **self.seat.held},
             **({} if prompt is None else {"system_prompt": prompt}),
             policy=FitPolicy(recall=True),
             meter=meter,
@@ -161,20 +169,24 @@ class Desk:
         """How it is asked."""
         return self.seat.client
 
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the model that comes with Ullage answers."""
-        return self.model.name == EMBEDDED and runs_here(self.model)
-
     @asynccontextmanager
     async def routed(self, kind: str) -> AsyncIterator[None]:
         """Within this the turns are of a class: its model answers, within its own bounds, with its prompt."""
         before, seat = self.seat, await self._seat_of(kind)
-        with self.context.meanwhile():
-            self._sit(seat)
+        if seat.client is before.client:  # what is learned of it is to stay
+            self.seat = seat
             try:
                 yield
             finally:
+                self.seat = before
+            return
+        with self.context.meanwhile():
+            self._sit(seat)
+            self.context.hold_to(self._limits.get(kind, self.context.limit))
+            try:
+                yield
+            finally:
+                self._limits[kind] = self.context.limit
                 self.seat = before
 
     async def _seat_of(self, kind: str) -> Seat:
@@ -198,11 +210,7 @@ class Desk:
         )
 
     def _sit(self, seat: Seat) -> None:
-        # What was learned since it was opened counts: its factor may be another by now.
-        provider = seat.client.provider
-        factor = seat.client.calibration.factor(provider.endpoint, provider.model)
-        if seat.client.provider is not self.client.provider:
-            self.context.use_model(**{**seat.held, "factor": factor})
+        self.context.use_model(**seat.held)
         self.context.use_tool_role = seat.model.use_tool_role
         self.seat = seat
         self._send_tools()

@@ -11,7 +11,8 @@ import gc
 import threading
 from typing import TYPE_CHECKING
 
-from ullage.broker.about import ABOUT
+from ullage.broker.about import ABOUT, EMBEDDED
+from ullage.config.using import chosen_model, runs_here
 from ullage.shell.prompt import PATIENCE
 from ullage.shell.status import check, render
 
@@ -41,7 +42,7 @@ class Opening:
         model: str | None = None,
     ) -> None:
         check(settings.shell.status)
-        self.model = chosen(settings, kept, model)
+        self.model = chosen_model(settings, kept.preferences, model)
         self._settings, self._kept, self._screen = settings, kept, screen
         self._environ, self._cwd, self._session = environ, cwd, session
         self._task: asyncio.Task[Shell] | None = None
@@ -117,7 +118,7 @@ class Opening:
         """Says what answers, and how to get help."""
         if not self._screen.is_interactive:
             return
-        if self.model.name == "embedded":
+        if self.model.name == EMBEDDED:
             for line in ABOUT.splitlines():
                 self._screen.dim(line)
         self._screen.dim(f"{self.model.name} answers. :help lists the commands; Ctrl-D leaves.")
@@ -140,15 +141,9 @@ class Opening:
         return () if shell is None else shell.complete(text)
 
 
-def chosen(settings: Settings, kept: Store, model: str | None) -> ModelSettings:
-    """The model that answers: as it is asked for, as it was chosen last, or as it is configured."""
-    return settings.model(model or kept.preferences.get("model") or settings.default_model)
-
-
 def _warm(model: ModelSettings) -> None:
     """Loads what the first status and the first question need: modules, and the model's vocabulary."""
     import ullage.shell.loop  # noqa: F401 - and with it all that a shell is made of
-    from ullage.config.using import runs_here
     from ullage.tokens import count
 
     name = model.model or model.name

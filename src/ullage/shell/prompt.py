@@ -126,7 +126,7 @@ class Prompt:
     def told(self, error: BaseException | None) -> None:
         """What was behind the prompt is there: the status is looked at again, or the prompt ends with why."""
         session = self._session
-        if session is None or not session.app.is_running:
+        if session is None or not session.app.is_running or session.app.is_done:
             return
         if error is not None:
             session.app.exit(exception=error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from ullage.broker.opening import EMBEDDED
+from ullage.broker.about import EMBEDDED
 from ullage.config.using import prices_by_name, runs_here
 from ullage.drawing import BLOCKS, bar, clean, short, with_free
 from ullage.errors import ContextOverflowError

@@ -61,7 +61,7 @@ def summarizer(
                 meter=meter,
             )
             most = settings.context.max_summary_chars
-            notes.append_user(_request(prior, turns, most, seat.held["model"], notes.limit))
+            notes.append_user(_request(prior, turns, most, notes.bounds.model, notes.limit))
             stream = seat.client.stream(notes, category=CLASS)
             async with aclosing(stream) as events:  # type: ignore[type-var]
                 return "".join([event.text async for event in events if isinstance(event, Text)])

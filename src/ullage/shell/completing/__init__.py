@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ullage.broker.opening import EMBEDDED
+from ullage.broker.about import EMBEDDED
 from ullage.drawing import clean, short
 from ullage.errors import UllageError
 from ullage.shell.commands import COMMANDS
