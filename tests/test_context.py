@@ -247,6 +247,52 @@ def test_exec_output_that_leaves_no_room_is_cut_and_can_be_recalled() -> None:
         assert piece.text == output
 
 
+def test_so_many_outputs_that_not_all_fit_leave_the_earliest_out_under_one_handle() -> None:
+    context = Context(token_budget=1_000)
+    outputs = [f"$ cd harbour/{number}\n[exit status 0]" for number in range(300)]
+    for output in outputs:
+        context.append_exec_output(output)
+    context.append_user("What now?")
+    content = context.fitted().messages[-1]["content"]
+    first, *shown = content.split("\n\n")[:-1]
+    left_out = 300 - len(shown)
+    assert 10 < len(shown) < 100
+    assert shown[-1] == f"[exec output]\n{outputs[-1]}"
+    handle = letters_of("\n\n".join(outputs[:left_out]))[:8]
+    assert first == f"[{left_out} earlier outputs are left out] recall {handle}"
+    piece = context.recall(handle)
+    assert piece is not None
+    assert piece.text == "\n\n".join(outputs[:left_out])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["word ", "0x7f3a ", "é", "\n"]), st.integers(1, 5_000)), max_size=60)
+)
+def test_a_question_has_room_whatever_commands_printed(printed: list[tuple[str, int]]) -> None:
+    context = Context(token_budget=700)
+    for text, often in printed:
+        context.append_exec_output(text * often)
+    context.append_user("What now?")
+    assert context.fitted().count.ceiling <= 700
+    assert context.turns[-1]["content"].endswith("What now?")
+
+
+def test_undo_gives_back_what_commands_had_printed() -> None:
+    context = Context()
+    context.append_exec_output("one")
+    context.append_user("First?")
+    context.append(say("Yes."))
+    context.append_exec_output("two")
+    context.append_user("Second?")
+    context.append_exec_output("three")
+    context.undo()
+    context.undo()
+    context = Context.resume(context.session, context.journal)
+    context.append_user("Now?")
+    printed = "\n\n".join(f"[exec output]\n{word}" for word in ("one", "two", "three"))
+    assert context.turns[-1]["content"] == f"{printed}\n\nNow?"
+
+
 def test_exec_output_goes_before_a_content_of_parts() -> None:
     context = Context(system_prompt="")
     context.append_exec_output("out")
@@ -418,6 +464,68 @@ def test_a_conversation_is_made_compact_by_command_and_stays_so() -> None:
     context.append(calls("a"))
     with pytest.raises(InvalidConversation, match="without a result"):
         context.compact()
+
+
+def test_a_compaction_holds_whatever_else_changes() -> None:
+    context = Context(token_budget=4_000)
+    talk(context, 30)
+    context.compact()
+    after = context.count().tokens
+    context.remember("the harbour is small")
+    context.set_project("harbour/\n  boats.csv")
+    context.use_tools(TOOLS[:1])
+    assert context.count().tokens < after + 300
+    with context.meanwhile():
+        context.use_model("gpt-4", window=8_000)
+        assert context.count().tokens < after + 300
+    assert context.count(system_prompt_override="Be brief.").tokens < after + 300
+    again = Context.resume(context.session, context.journal, token_budget=4_000, tools=TOOLS[:1])
+    again.set_project("harbour/\n  boats.csv")
+    assert again.to_messages() == context.to_messages()
+
+
+def test_a_question_that_grows_after_a_compaction_is_sent_as_it_is_resumed() -> None:
+    context = Context(token_budget=4_000)
+    talk(context, 30)
+    context.append_user("And")
+    context.compact()
+    context.to_messages()
+    context.append_user("now?")
+    again = Context.resume(context.session, context.journal, token_budget=4_000)
+    assert again.to_messages() == context.to_messages()
+    assert context.to_messages()[-1]["content"] == "And\n\nnow?"
+
+
+def test_what_leaves_a_window_is_news_once_for_each_model() -> None:
+    context = Context(token_budget=4_000, max_turns=None)
+    talk(context, 20)
+    context.append_user("And now?")
+    context.fitted()
+    assert context.news() == {}
+    for _ in range(2):
+        with context.meanwhile():
+            context.use_model("gpt-4", window=1_000, reserved_output=400)
+            dropped = context.fitted().dropped
+            assert dropped
+            told = context.news()
+            assert told.get("evict", 0) in {dropped, 0}
+    assert told == {}
+    assert context.fitted().dropped == 0
+    assert context.enforce_budget() == []
+
+
+def test_a_goal_that_waits_to_be_taken_up_leaves_an_ordinary_conversation() -> None:
+    context = Context(system_prompt="Be brief.")
+    context.remember("uses pnpm")
+    context.goal = "Count the boats"
+    assert context.in_goal_mode
+    assert "Count the boats" in context.to_messages()[0]["content"]
+    context.pursuing = False
+    assert not context.in_goal_mode
+    assert context.goal == "Count the boats"
+    system = context.to_messages()[0]["content"]
+    assert "uses pnpm" in system
+    assert "Count the boats" not in system
 
 
 def test_a_conversation_is_resumed_as_it_was() -> None:

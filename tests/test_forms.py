@@ -36,7 +36,27 @@ def test_a_compressed_request_has_the_last_turns_cut_to_their_tails() -> None:
     assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
     assert sent[1]["content"] == "a" * 93 + "the end"
     assert list(context.turns) == before
-    assert context.changes == ()
+    (cut,) = context.changes
+    assert (cut.kind, cut.index) == ("cut", 0)
+    piece = context.recall(cut.handle)
+    assert piece is not None
+    assert piece.text == before[0]["content"]
+
+
+def test_what_a_short_form_goes_without_is_reported_and_can_be_recalled() -> None:
+    context = Context(system_prompt="Be brief.")
+    talk(context, 6)
+    context.append_user("Last?")
+    short = Compress(keep_turns=2)
+    sent = context.to_messages(compress=short)
+    assert [change.kind for change in context.changes] == ["evict"] * 5
+    for change in context.changes:
+        piece = context.recall(change.handle)
+        assert piece is not None
+        assert piece.text == context.turns[change.index]["content"]
+    assert context.count(compress=short).tokens == ullage.count(sent, model="gpt-4o").tokens
+    assert context.count(compress=short).tokens < context.count().tokens
+    assert context.news() == {}
 
 
 def test_compressing_composes_with_a_prompt_for_one_render_and_the_blocks_stay() -> None:

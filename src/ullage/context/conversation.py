@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.context.blocks import DEFAULT_PROMPT, Blocks, memory_text, system_messages
 from ullage.context.bounds import Bounds
 from ullage.context.folds import Folds
-from ullage.context.forms import compressed, fitted_without_tool_role
+from ullage.context.forms import fitted_without_tool_role
 from ullage.context.journal import Event, MemoryJournal
 from ullage.context.outputs import blocks_of, in_front
 from ullage.context.rendering import render
+from ullage.context.requests import Request, short_form
 from ullage.context.state import State, apply
 from ullage.context.summaries import Summaries
 from ullage.context.summary import Summarizer
@@ -70,7 +72,7 @@ class Context:
         tokenizer: Tokenizer | None = None,
         factor: Factor = NEUTRAL,
         use_tool_role: bool = True,
-        summarize: Summarize | None = None,
+        summarize: Summarize | Summarizer | None = None,
         summarizer_model: str | None = None,
         summarize_at: float = 0.8,
         max_summary_chars: int = 2_000,
@@ -82,6 +84,8 @@ class Context:
     ) -> None:
         self.system_prompt = system_prompt
         self.use_tool_role = use_tool_role
+        self.pursuing = True
+        """Whether a goal, where there is one, is being pursued; else the conversation is an ordinary one."""
         self.session = session or uuid.uuid4().hex
         self.journal: Journal = MemoryJournal() if journal is None else journal
         self.meter = Meter() if meter is None else meter
@@ -103,14 +107,21 @@ class Context:
         self._project = self._next_project = ""
         self._summaries: Summaries | None = None
         if summarize is not None:
-            writer = summarizer_model or model
-            summarizer = Summarizer.for_model(summarize, max_summary_chars, writer, bounds.limit)
-            self._summaries = Summaries(summarizer, summarize_at)
+            if not isinstance(summarize, Summarizer):
+                writer = summarizer_model or model
+                summarize = Summarizer.for_model(summarize, max_summary_chars, writer, bounds.limit)
+            self._summaries = Summaries(summarize, summarize_at)
         self._clock = clock
-        self._rendered: tuple[Fold | None, Fitted] | None = None
+        self._request: Request | None = None
         self._asked: Fitted | None = None
         self._evicted: set[int] = set()
         self._untold: set[int] = set()  # evicted, and not yet told by enforce_budget
+        self._known: set[tuple[str, int, str]] = (
+            set()
+        )  # what was done for a model to a line, told or in _news
+        self._news: Counter[str] = Counter()
+        self._short: set[int] = set()  # lines that are kept because a short form goes without them
+        self._is_away = False
         self._refresh_memory()
         self._state = State()
         self._events = 0
@@ -209,13 +220,11 @@ class Context:
         self._events += 1
         if event.kind == "summary":
             # It stands in the prompt from here on: what was decided before it stays decided.
-            self._folds.renew(before, self._blocks(), self._state.lines)
-        elif event.kind == "compact":
-            self._folds.compact(before, self._state.lines, event.data["share"])
+            self._folds.renew(before, self._blocks(), self._state.lines, self._state.compactions)
         elif event.kind in {"undo", "reset"}:
             self._folds.clear()
-            self._rendered = self._asked = None
-            self._evicted, self._untold = set(), set()
+            self._request = self._asked = None
+            self._evicted, self._untold, self._known, self._short = set(), set(), set(), set()
             if self._summaries:
                 self._summaries.drop()
 
@@ -224,7 +233,7 @@ class Context:
         if self._asked is not None:
             self.requests.note(self._asked, self._clock())
             self._asked = None
-        if self._summaries is not None and not (self.goal or self.waiting):
+        if self._summaries is not None and self._summarizes and not self.waiting:
             self._summaries.look_ahead(self._fold(), self._state)
 
     # Bounds -----------------------------------------------------------------------------------------
@@ -262,12 +271,16 @@ class Context:
 
     @contextmanager
     def meanwhile(self) -> Iterator[None]:
-        """What the conversation is held to within this, another model or other tools, ends with it."""
-        before = self.bounds, self._next_factor, self.use_tool_role
+        """What the conversation is held to within this, another model or other tools, ends with it.
+
+        What leaves another model's window is no reason for a summary: its own still has it.
+        """
+        before = self.bounds, self._next_factor, self.use_tool_role, self._is_away
+        self._is_away = True
         try:
             yield
         finally:
-            self._folds.bounds, self._next_factor, self.use_tool_role = before
+            self._folds.bounds, self._next_factor, self.use_tool_role, self._is_away = before
 
     def hold_to(self, limit: int) -> None:
         """Keeps to a lower limit from now on, as after a provider's refusal; a higher one changes nothing."""
@@ -329,12 +342,17 @@ class Context:
 
     @property
     def goal(self) -> str:
-        """The goal, while in goal mode; else empty."""
+        """The goal that was set and has not ended; else empty."""
         return self._state.goal
 
     @goal.setter
     def goal(self, text: str) -> None:
         self._happened("goal", {"text": text})
+
+    @property
+    def in_goal_mode(self) -> bool:
+        """Whether requests are made for the goal: not where there is none, or it waits to be taken up."""
+        return bool(self._state.goal) and self.pursuing
 
     @property
     def summary(self) -> str:
@@ -349,7 +367,8 @@ class Context:
     def _blocks(self, prompt: str | None = None) -> Blocks:
         own = self.system_prompt if prompt is None else prompt
         summary = self._state.summary if self._state.shown else ""
-        return Blocks(own, self._memory, self._project, summary, self._state.goal)
+        goal = self._state.goal if self.pursuing else ""
+        return Blocks(own, self._memory, self._project, summary, goal)
 
     # Rendering --------------------------------------------------------------------------------------
 
@@ -374,41 +393,45 @@ class Context:
 
         A lower `limit` is for this one request; the history is read again for it.
         """
-        fold = None
-        if limit is not None and limit < self.limit:
-            whole = self._whole(system_prompt_override, compress)
-            fitted = self.bounds.fit(whole, limit)
-            self.journal.keep(self.session, [piece_of(whole[change.index]) for change in fitted.changes])
-        elif compress is None or self.goal:
+        short = None if self.in_goal_mode else compress
+        lower = limit if limit is not None and limit < self.limit else None
+        if lower is None and short is None:
             fold, fitted = self._trimmed(system_prompt_override)
-            self._keep(fold.taken(fitted))
+            self._keep(fold.taken(fitted), own=system_prompt_override is None and not self._is_away)
+            request = Request(fitted, fold.line_of)
         else:
-            fitted = self.bounds.fit(self._whole(system_prompt_override, compress))
+            request = self._made_anew(system_prompt_override, short, lower)
         if not self.use_tool_role:
-            whole = self._whole(system_prompt_override, compress)
-            fitted = fitted_without_tool_role(fitted, whole, self.bounds)
-        self._rendered, self._asked = (fold, fitted), fitted
-        return fitted
+            whole = self._whole(system_prompt_override, short)
+            request = request._replace(fitted=fitted_without_tool_role(request.fitted, whole, self.bounds))
+        self._request, self._asked = request, request.fitted
+        return request.fitted
 
     @property
     def rendered(self) -> Fitted | None:
         """The last render; None before the first."""
-        return None if self._rendered is None else self._rendered[1]
+        return None if self._request is None else self._request.fitted
 
     @property
     def changes(self) -> tuple[Change, ...]:
         """What the last render did to each turn that it did not send as it is, by the turn's place."""
-        fold, fitted = self._rendered or (None, None)
-        if fold is None or fitted is None:
+        if self._request is None:
             return ()
-        lines = self._state.lines
-        return tuple(
-            [replace(change, index=lines[fold.line_of(change.index)].place) for change in fitted.changes]
-        )
+        return self._request.changes(self._state.lines, self.bounds.counter())
 
-    def count(self) -> Count:
+    def news(self) -> Mapping[str, int]:
+        """How often renders did what to a turn that the same model had as it was, since this was last asked.
+
+        What a short form leaves out by itself is in `changes`, and no news.
+        """
+        news, self._news = self._news, Counter()
+        return news
+
+    def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
         """What stands in the window now, before the trim that it may need."""
-        return self._fold().count()
+        if compress is not None and not self.in_goal_mode:
+            return self.bounds.count(self._whole(system_prompt_override, compress))
+        return self._fold(system_prompt_override).count()
 
     def forecast(self) -> list[Message]:
         """The messages that the next trim will likely evict, if the conversation goes on."""
@@ -430,7 +453,7 @@ class Context:
         return [turn.message for line in news for turn in turns[lines[line].place : ends[line]]]
 
     def _fold(self, prompt: str | None = None) -> Fold:
-        return self._folds.get(self._blocks(prompt), self._state.lines)
+        return self._folds.get(self._blocks(prompt), self._state.lines, self._state.compactions)
 
     def _trimmed(self, prompt: str | None) -> tuple[Fold, Fitted]:
         """The request here; one that has no room for the summary goes without it."""
@@ -457,10 +480,13 @@ class Context:
 
     async def ready(self) -> None:
         """Waits until the summary that the next request needs is written; then rendering does not wait."""
-        if self._summaries is None or self.waiting or self.goal:
+        if self._summaries is None or self.waiting or not self._summarizes:
             return
         fold = self._fold()
-        self._summaries.begin(self._state, fold.going(fold.fitted()))
+        with suppress(ContextOverflowError):  # the request itself will tell, or do without the summary
+            going = fold.going(fold.fitted())
+            if going:
+                self._summaries.begin(self._state, going)
         if self._summaries.future is not None:
             import asyncio  # noqa: PLC0415 - whoever awaits this has it loaded
 
@@ -469,9 +495,13 @@ class Context:
             waited.add_done_callback(lambda each: each.cancelled() or each.exception())
             await asyncio.wait([waited])
 
+    @property
+    def _summarizes(self) -> bool:
+        return not (self.in_goal_mode or self._is_away)
+
     def _summarized(self, going: Iterable[int]) -> bool:
         """Takes over the summary that was prepared, or has it written now; whether there is a new one."""
-        if self._summaries is None or self.goal:
+        if self._summaries is None or not self._summarizes:
             return False
         self._summaries.begin(self._state, going)
         written = self._summaries.take(self._state)
@@ -487,12 +517,15 @@ class Context:
         self._adopt_factor()
         return before != (self._memory, self._project, self.bounds.factor)
 
-    def _keep(self, taken: Iterable[tuple[str, int]]) -> None:
-        """Keeps the texts of lines that are no longer sent whole."""
-        lines, texts = self._state.lines, []
+    def _keep(self, taken: Iterable[tuple[str, int]], *, own: bool) -> None:
+        """Keeps the texts of lines that are no longer sent whole; `own` is the conversation's own request."""
+        lines, texts, model = self._state.lines, [], self.bounds.model
         for kind, line in taken:
             texts.append(piece_of(lines[line].turn.message))
-            if kind == "evict" and line not in self._evicted:
+            if (model, line, kind) not in self._known:
+                self._known.add((model, line, kind))
+                self._news[kind] += 1
+            if kind == "evict" and own and line not in self._evicted:
                 self._evicted.add(line)
                 self._untold.add(line)
                 if self._summaries:
@@ -500,10 +533,24 @@ class Context:
         if texts:
             self.journal.keep(self.session, texts)
 
+    def _made_anew(self, prompt: str | None, compress: Compress | None, limit: int | None) -> Request:
+        """A request that no fold follows: the short form, or one by a lower limit."""
+        lines, before = self._state.lines, len(system_messages(self._blocks(prompt)))
+        short = None if compress is None else short_form(lines, compress)
+        fitted = self.bounds.fit(self._whole(prompt, compress), limit)
+        places = range(len(lines)) if short is None else short.lines
+        request = Request(fitted, lambda index: places[index - before], short)
+        taken = {request.line_of(change.index) for change in fitted.changes}
+        taken |= (short.instead.keys() if short else set()) - self._short
+        if short is not None:
+            self._short |= taken
+        self.journal.keep(self.session, [piece_of(lines[line].turn.message) for line in sorted(taken)])
+        return request
+
     def _whole(self, prompt: str | None, compress: Compress | None) -> list[Message]:
-        turns = [line.turn.message for line in self._state.lines]
-        if compress is not None and not self.goal:
-            turns = compressed(turns, compress)
+        lines = self._state.lines
+        short = None if compress is None else short_form(lines, compress)
+        turns = [line.turn.message for line in lines] if short is None else short.messages
         return [*system_messages(self._blocks(prompt)), *turns]
 
     # Pieces and usage -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ullage.context.blocks import Blocks
     from ullage.context.bounds import Bounds
-    from ullage.context.rendering import Line
+    from ullage.context.rendering import Compaction, Line
     from ullage.fitting import Fitted
     from ullage.messages import Message
     from ullage.tokens import Count
@@ -32,20 +32,31 @@ class Fold:
         self._counter = bounds.counter()
         self._shares = shares(self._counter, blocks)
         self._last: Message | None = None
+        self._compacted = 0
         self._reported = 0
         for message in system_messages(blocks):
             self.window.append(message)
         self._before = len(self.window)  # messages before the first line
 
-    def follow(self, lines: Sequence[Line]) -> None:
-        """Reads the lines that are new, and a last one that has grown since it was read."""
+    def follow(self, lines: Sequence[Line], compactions: Sequence[Compaction]) -> None:
+        """Reads what is new: lines, a last one that has grown since, and compactions where they happened."""
         window = self.window
         read = len(window) - self._before
         if read and self._last is not lines[read - 1].turn.message:
             window.retract()
             read -= 1
-        for turn, _ in lines[read:]:
-            window.append(turn.message, pin=turn.pin, priority=turn.priority)
+        for number, share in compactions[self._compacted :]:
+            if read > number:
+                window.retract()  # the question that is still open
+            self._read(lines[read:number])
+            read = number
+            window.compact(share)
+        self._compacted = len(compactions)
+        self._read(lines[read:])
+
+    def _read(self, lines: Sequence[Line]) -> None:
+        for turn, _ in lines:
+            self.window.append(turn.message, pin=turn.pin, priority=turn.priority)
             self._last = turn.message
 
     def renew(self, blocks: Blocks) -> bool:
@@ -100,24 +111,20 @@ class Folds:
         """Forgets what was read of the history."""
         self._folds.clear()
 
-    def get(self, blocks: Blocks, lines: Sequence[Line]) -> Fold:
+    def get(self, blocks: Blocks, lines: Sequence[Line], compactions: Sequence[Compaction]) -> Fold:
         """The fold with these blocks, up to date."""
         place = next((at for at, fold in enumerate(self._folds) if self._is_for(fold, blocks)), None)
         fold = Fold(self.bounds, blocks) if place is None else self._folds.pop(place)
         self._folds = [*self._folds[1 - MOST :], fold]
-        fold.follow(lines)
+        fold.follow(lines, compactions)
         return fold
 
     def _is_for(self, fold: Fold, blocks: Blocks) -> bool:
         return fold.blocks == blocks and (fold.bounds is self.bounds or fold.bounds == self.bounds)
 
-    def compact(self, blocks: Blocks, lines: Sequence[Line], share: float) -> None:
-        """Trims the fold with these blocks here and now; the others are read again when they are needed."""
-        fold = self.get(blocks, lines)
-        fold.window.compact(share)
-        self._folds = [fold]
-
-    def renew(self, before: Blocks, blocks: Blocks, lines: Sequence[Line]) -> None:
+    def renew(
+        self, before: Blocks, blocks: Blocks, lines: Sequence[Line], compactions: Sequence[Compaction]
+    ) -> None:
         """Goes on with other blocks where the fold with those before stands now."""
-        fold = self.get(before, lines)
+        fold = self.get(before, lines, compactions)
         self._folds = [fold] if fold.renew(blocks) else []

@@ -33,8 +33,8 @@ class Compress:
             )
 
 
-def compressed(messages: Sequence[Message], compress: Compress) -> list[Message]:
-    """The newest messages with their contents cut to the tail.
+def newest(messages: Sequence[Message], compress: Compress) -> Sequence[int]:
+    """The places of the messages that a small model gets.
 
     The last user message, and the newest step when it came after that, are there however few are kept;
     results whose call is not there are left out.
@@ -46,11 +46,16 @@ def compressed(messages: Sequence[Message], compress: Compress) -> list[Message]
     start = min([start, *stepped[-1:]])
     while start < len(roles) and roles[start] == "tool":
         start += 1
-    kept = [*([messages[asked]] if asked < start else []), *messages[start:]]
-    return [_tail(message, compress.max_turn_chars) for message in kept]
+    return [*([asked] if asked < start else []), *range(start, len(messages))]
 
 
-def _tail(message: Message, most: int) -> Message:
+def compressed(messages: Sequence[Message], compress: Compress) -> list[Message]:
+    """The newest messages with their contents cut to the tail."""
+    return [tail_of(messages[place], compress.max_turn_chars) for place in newest(messages, compress)]
+
+
+def tail_of(message: Message, most: int) -> Message:
+    """The message with the end of its content; itself where that is no longer."""
     content = message.get("content")
     if isinstance(content, str):
         return message if len(content) <= most else {**message, "content": content[-most:]}

@@ -13,31 +13,51 @@ if TYPE_CHECKING:
 
 HEADING = "[exec output]"
 LEAST = 64
-"""Tokens that one output may have in any case."""
+"""Tokens that the newest output may have in any case; an earlier one is not cut to less."""
+AHEAD = 8
+"""How many earlier outputs a long one leaves room for."""
+EARLIER = "[{} earlier outputs are left out] recall {}"
 
 
 def blocks_of(
-    outputs: Sequence[str], room: int, measure: Callable[[str], Cost], keep: Callable[[str], None]
+    outputs: Sequence[str], room: int, measure: Callable[[str], Cost], keep: Callable[[str], object]
 ) -> list[str]:
-    """A block for each output; what would take more than its part of half the room is cut in the middle.
+    """A block for each output, in half of the room: the newest whole where they fit, long ones cut.
 
-    The whole of what is cut is kept, and the block says under which handle.
+    The earliest, where they no longer fit, are one line together. The whole of what is cut or left out is
+    kept, and the block says under which handle.
     """
-    share = max(LEAST, room // 2) // max(1, len(outputs))
-    shown = []
-    for text in outputs:
-        cost = measure(text)
-        whole = cost.ceiling <= share
-        if not whole:
-            keep(text)
-        handle = letters_of(text)[:HANDLE_LENGTH]
-        short = (
-            text
-            if whole
-            else cut_middle(text, share, cost.ceiling, lambda each: measure(each).ceiling, handle)
-        )
-        shown.append(f"{HEADING}\n{short}")
-    return shown
+    whole = [f"{HEADING}\n{text}" for text in outputs]
+    costs = [measure(block).ceiling for block in whole]
+    left, rest = max(LEAST, room // 2), sum(costs)
+    if rest <= left:
+        return whole
+    blocks: list[str] = []
+    for place in range(len(outputs) - 1, -1, -1):
+        block, cost = whole[place], costs[place]
+        rest -= cost
+        share = max(left // min(place + 1, AHEAD), left - rest)
+        if cost > share:
+            if blocks and share < LEAST:
+                blocks.append(_earlier(outputs[: place + 1], keep))
+                break
+            keep(outputs[place])
+            block = _cut(block, outputs[place], share, cost, measure)
+            cost = measure(block).ceiling
+        blocks.append(block)
+        left -= cost
+    return blocks[::-1]
+
+
+def _cut(block: str, output: str, room: int, cost: int, measure: Callable[[str], Cost]) -> str:
+    handle = letters_of(output)[:HANDLE_LENGTH]
+    return cut_middle(block, room, cost, lambda each: measure(each).ceiling, handle)
+
+
+def _earlier(outputs: Sequence[str], keep: Callable[[str], object]) -> str:
+    whole = "\n\n".join(outputs)
+    keep(whole)
+    return EARLIER.format(len(outputs), letters_of(whole)[:HANDLE_LENGTH])
 
 
 def in_front(blocks: Sequence[str], content: Any) -> tuple[Any, int]:

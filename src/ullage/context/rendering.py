@@ -28,6 +28,15 @@ class Line(NamedTuple):
     place: int
 
 
+class Compaction(NamedTuple):
+    """The conversation was trimmed on demand."""
+
+    lines: int
+    """How many lines it had then, without a question that was still open."""
+    share: float
+    """Of the room that the trim was to leave in use."""
+
+
 def render(blocks: Blocks, turns: Iterable[Turn]) -> list[Message]:
     """The messages of a conversation before anything is fitted."""
     lines: list[Line] = []

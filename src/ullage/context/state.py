@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ullage.context.rendering import Line, Turn, add_line
+from ullage.context.rendering import Compaction, Line, Turn, add_line
 from ullage.errors import InvalidConversation
 from ullage.pairing import Waiting, follow
 
@@ -26,6 +26,9 @@ class State:
     """The calls that have no result yet."""
     outputs: list[str] = field(default_factory=list)
     """What commands printed since the last user turn."""
+    printed: dict[int, list[str]] = field(default_factory=dict)
+    """What they had printed before the user turn at a place."""
+    compactions: list[Compaction] = field(default_factory=list)
     summary: str = ""
     shown: bool = True
     """Whether the summary is sent: False while there is no room for it."""
@@ -50,8 +53,8 @@ def _turn(state: State, data: Mapping[str, Any]) -> None:
     state.waiting = follow(state.waiting, turn.message, place)
     state.turns.append(turn)
     add_line(state.lines, place, turn)
-    if turn.message["role"] == "user":
-        state.outputs.clear()
+    if turn.message["role"] == "user" and state.outputs:
+        state.printed[place], state.outputs = state.outputs, []
 
 
 def _output(state: State, data: Mapping[str, Any]) -> None:
@@ -68,19 +71,29 @@ def _goal(state: State, data: Mapping[str, Any]) -> None:
     state.goal = data["text"]
 
 
-def _compact(_: State, __: Mapping[str, Any]) -> None:
-    """Nothing is different but what is sent, which is the folds' to know."""
+def _compact(state: State, data: Mapping[str, Any]) -> None:
+    """A question that is still open comes after it, however it may grow."""
+    is_open = bool(state.lines) and state.lines[-1].turn.message["role"] == "user"
+    state.compactions.append(Compaction(len(state.lines) - is_open, data["share"]))
 
 
 def _undo(state: State, _: Mapping[str, Any]) -> None:
-    """Takes back the last exchange: the last user turn and all that came of it."""
+    """Takes back the last exchange: the last user turn and all that came of it.
+
+    What commands had printed before it waits for the next one again.
+    """
     while state.lines:
         turn, place = state.lines.pop()
         del state.turns[place:]
         if turn.message["role"] == "user":
             break
     state.waiting = ()
-    state.covered = {place for place in state.covered if place < len(state.turns)}
+    length = len(state.turns)
+    again = [text for place in sorted(state.printed) if place >= length for text in state.printed[place]]
+    state.outputs = [*again, *state.outputs]
+    state.printed = {place: texts for place, texts in state.printed.items() if place < length}
+    state.covered = {place for place in state.covered if place < length}
+    state.compactions = [each for each in state.compactions if each.lines <= len(state.lines)]
 
 
 def _reset(state: State, _: Mapping[str, Any]) -> None:
