@@ -277,6 +277,18 @@ def test_a_question_has_room_whatever_commands_printed(printed: list[tuple[str, 
     assert context.turns[-1]["content"].endswith("What now?")
 
 
+def test_what_commands_printed_is_told_before_it_is_asked_about() -> None:
+    context = Context(token_budget=1_000)
+    assert context.printed_tokens == 0
+    context.append_exec_output("word " * 50)
+    assert 40 < context.printed_tokens < 60
+    context.append_exec_output("word " * 5_000)
+    expected = context.count().tokens + context.printed_tokens
+    context.append_user("Well?")
+    assert expected * 0.8 < context.count().tokens < expected * 1.2
+    assert context.printed_tokens == 0
+
+
 def test_undo_gives_back_what_commands_had_printed() -> None:
     context = Context()
     context.append_exec_output("one")
@@ -565,7 +577,7 @@ def test_rolling_off_trims_nothing_and_an_over_long_request_is_an_error() -> Non
     assert len(context.to_messages()) == 11
     talk(context, 20)
     context.append_user("Go on.")
-    with pytest.raises(ContextOverflowError):
+    with pytest.raises(ContextOverflowError, match="Nothing is trimmed: :rolling-context on"):
         context.to_messages()
     assert context.count().ceiling > 600
     context.roll(True)

@@ -68,7 +68,7 @@ REMEDIES: Mapping[str, str] = {
 
 
 class ContextOverflowError(UllageError):
-    """The part of the request that must be sent is larger than the limit, after all trimming."""
+    """The part of the request that must be sent is larger than the limit, after all trimming there may be."""
 
     def __init__(
         self,
@@ -77,14 +77,17 @@ class ContextOverflowError(UllageError):
         breakdown: Mapping[str, int] | None = None,
         *,
         told: int | None = None,
+        trimmed: bool = True,
     ) -> None:
         self.tokens = tokens
         self.limit = limit
         self.told = told
         """The provider's own count, where it was the provider who refused and said so."""
         self.breakdown: Mapping[str, int] = dict(breakdown or {})
+        after = " after trimming" if trimmed else ""
+        off = "" if trimmed else " Nothing is trimmed: :rolling-context on changes that."
         text = (
-            f"Cannot fit request: {tokens} tokens after trimming, {limit} allowed. "
+            f"Cannot fit request: {tokens} tokens{after}, {limit} allowed.{off} "
             "Narrow the scope or start a new session."
         )
         biggest = max(self.breakdown, key=self.breakdown.__getitem__, default=None)

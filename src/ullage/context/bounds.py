@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ullage.errors import ContextOverflowError
 from ullage.fitting import Budget, FitPolicy, Window
 from ullage.models import model_info
 from ullage.tokens import counter_for, counter_with
@@ -71,7 +72,12 @@ class Bounds:
     def fit(self, messages: Iterable[Message], limit: int | None = None) -> Fitted:
         """These messages made to fit, by a lower limit where one is given."""
         held = self if limit is None else replace(self, token_budget=limit)
-        return _filled(held, messages).fitted()
+        try:
+            return _filled(held, messages).fitted()
+        except ContextOverflowError as error:
+            raise ContextOverflowError(
+                error.tokens, error.limit, error.breakdown, trimmed=self.rolling
+            ) from error
 
     def count(self, messages: Iterable[Message]) -> Count:
         """What these messages cost as they are."""

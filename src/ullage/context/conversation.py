@@ -20,7 +20,7 @@ from ullage.context.bounds import Bounds
 from ullage.context.folds import Folds
 from ullage.context.forms import fitted_without_tool_role
 from ullage.context.journal import Event, MemoryJournal
-from ullage.context.outputs import blocks_of, in_front
+from ullage.context.outputs import blocks_of, expected, in_front
 from ullage.context.rendering import render
 from ullage.context.requests import Request, short_form
 from ullage.context.state import State, apply
@@ -157,14 +157,25 @@ class Context:
 
     def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
         """Adds a user turn, with what commands printed since the last one in front of it."""
-        outputs, blocks = self._state.outputs, self.count().breakdown if self._state.outputs else {}
-        room = self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
         printed = blocks_of(
-            outputs, room, self.bounds.counter().text, lambda text: self.journal.keep(self.session, [text])
+            self._state.outputs,
+            self._room() if self._state.outputs else 0,
+            self.bounds.counter().text,
+            lambda text: self.journal.keep(self.session, [text]),
         )
         content, quoted = in_front(printed, content)
         message = {"role": "user", "content": content}
         self._append(message, {"pin": pin, "priority": priority, "quoted": quoted})
+
+    @property
+    def printed_tokens(self) -> int:
+        """About what the commands since the last user turn will add to the next one."""
+        return expected(self._state.outputs, self._room(), self.bounds.counter().text)
+
+    def _room(self) -> int:
+        """What the blocks of the prompt leave for turns."""
+        blocks = self.count().breakdown
+        return self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
 
     def _append(self, message: Message, more: Mapping[str, Any]) -> None:
         place = len(self._state.turns)

@@ -76,7 +76,9 @@ class Fold:
             fitted = self.window.fitted()
         except ContextOverflowError as error:
             told = split(error.breakdown, self._shares)
-            raise ContextOverflowError(error.tokens, error.limit, told) from error
+            raise ContextOverflowError(
+                error.tokens, error.limit, told, trimmed=self.bounds.rolling
+            ) from error
         return replace(fitted, count=with_blocks(fitted.count, self._shares)) if self._shares else fitted
 
     def count(self) -> Count:

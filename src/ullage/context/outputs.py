@@ -49,6 +49,11 @@ def blocks_of(
     return blocks[::-1]
 
 
+def expected(outputs: Sequence[str], room: int, measure: Callable[[str], Cost]) -> int:
+    """About how many tokens the blocks of these outputs will have."""
+    return min(sum(measure(text).tokens for text in outputs), max(LEAST, room // 2)) if outputs else 0
+
+
 def _cut(block: str, output: str, room: int, cost: int, measure: Callable[[str], Cost]) -> str:
     handle = letters_of(output)[:HANDLE_LENGTH]
     return cut_middle(block, room, cost, lambda each: measure(each).ceiling, handle)
