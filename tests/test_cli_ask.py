@@ -15,7 +15,10 @@ import pytest
 from tests.player import Player, Script, playing, sent_json
 from ullage import store
 from ullage.broker.embedded.weights import find
+from ullage.cli.codes import code_of
 from ullage.context import Context
+from ullage.context.journal import Event
+from ullage.errors import UllageError
 
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
 SECRET = "sk-harbour-0123456789abcdefghij"  # noqa: S105 - nobody's
@@ -232,3 +235,27 @@ def test_the_embedded_model_answers_without_a_key(tmp_path: Path) -> None:
     assert told["model"] == "smollm2-135m-instruct"
     assert told["usage"]["prompt"] == told["context"]["tokens"]
     assert told["cost"] is None
+
+
+def test_a_session_that_this_version_cannot_read_is_a_line_and_no_traceback(tmp_path: Path) -> None:
+    with store.open(tmp_path / "ullage.db") as kept:
+        kept.journal.append("later", 0, Event("from a later version", {}))
+    asked = ask(tmp_path, "--model", "embedded", "--session", "later", "How many boats?")
+    resumed = subprocess.run(
+        [PROGRAM, "--resume", "later", "--store", str(tmp_path / "ullage.db")],
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment(),
+    )
+    for done in (asked, resumed):
+        assert done.returncode == 1
+        assert done.stderr.startswith("ullage: ")
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", UllageError.__subclasses__())
+def test_every_error_has_an_exit_code(error: type[UllageError]) -> None:
+    assert code_of(error.__new__(error)) in {1, 2, 3, 4, 5}

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ullage.shell.deciding import ENGLISH, Decision, decide
+from ullage.shell.deciding import ENGLISH, Decision, decide, is_unfinished
+from ullage.shell.running import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAMES = """
 ls cat cd echo printf git grep find test make who what is time look cut sort python python3 pip docker vim
 man which date sleep kill export alias watch df du ps head tail more less file host last tree type rm cp
 mv sudo ./run.sh /usr/bin/ls /bin npm yes top join split touch open free install read declare let history
-jobs
+jobs continue wait nice true false clear exit w sh bash rg mkdir while for if case until select function time
+{ [ [[ pytest wish su aws mount chage rview timeout
 """
 COMMANDS = frozenset(NAMES.split())
 
@@ -21,6 +30,7 @@ def resolves(word: str) -> bool:
     return word in COMMANDS
 
 
+# A kind of decision, with a question mark where it is ambiguous, and a line; ¶ is a line end.
 ROWS = """
 shell	ls
 shell	ls -la
@@ -82,6 +92,22 @@ shell	sudo rm -rf x
 shell	ls > out.txt
 shell	> out.txt
 shell	python3 -c 'print(1)'
+shell	exit
+shell	clear
+shell	w
+shell	true && ls
+shell	yes | head
+shell	wait 123
+shell	grep failed build.log
+shell	grep is README.md
+shell	rg crashes src
+shell	mv tests failed
+shell	git checkout feature
+shell	git log --author me, you
+shell	for i in 1 2; do¶echo what is the $i¶done
+shell	cat <<EOF¶what is this, and how?¶EOF
+shell	!yes
+shell?	git show what is this
 shell?	ls the files and the folders
 shell?	sort names numbers
 ask?	what is the largest file here?
@@ -117,8 +143,45 @@ ask?	split this function into two
 ask?	git commit -m "unfinished
 ask?	ls |
 ask?	cat 'it
+ask?	look at boats.csv
+ask?	npm fails with EACCES
+ask?	npm crashes on start
+ask?	docker failed to start
+ask?	npm install fails
+ask?	git push fails with 403
+ask?	git rebase conflicts, what do I do now
+ask?	git merge or rebase, which is it?
+ask?	docker compose or just the two of them?
+ask?	yes
+ask?	continue
+ask?	nice
+ask?	wait
+ask?	look
+ask?	more
+ask?	test
+ask?	true
+ask?	false
+ask	right
+ask	in the end it works
+ask	then do it
+ask	else what
+ask	do it
+ask	done
+ask	fi
+ask	it's fine, isn't it
+ask	'tis "fine"
 ask	what's up
 ask	who's there
+ask?	gti status
+ask?	sl
+ask?	vmi boats.csv
+ask?	pyhton x.py
+ask?	pythn x.py
+ask?	grepp
+ask?	mkdr build
+ask	gti is slow today
+ask	clean boats.csv
+ask	vmi or emacs
 ask?	gti status -s
 ask?	lss -la
 ask?	./missing.sh
@@ -144,8 +207,9 @@ meta	/nothing-like-that
     "row", [row for row in ROWS.splitlines() if row], ids=lambda row: row.replace("\t", ": ")
 )
 def test_a_line_is_decided_as_the_table_says(row: str) -> None:
-    expected, line = row.split("\t", 1)
-    decision = decide(line, resolves=resolves, metas={"help", "model", "rolling-context"})
+    expected, line = row.replace("¶", "\n").split("\t", 1)
+    metas = {"help", "model", "rolling-context"}
+    decision = decide(line, resolves=resolves, metas=metas, names=lambda: COMMANDS)
     assert (decision.kind, decision.ambiguous) == (expected.rstrip("?"), expected.endswith("?")), decision
 
 
@@ -165,6 +229,67 @@ def test_the_hint_of_an_ambiguous_line_tells_how_to_get_the_other_reading() -> N
     assert decide("!find the parser", resolves=resolves) == Decision("shell", "find the parser")
     ran = decide("sort names numbers", resolves=resolves)
     assert ran.hint.endswith("put ? in front: ?sort names numbers")
+
+
+def test_a_slip_in_a_name_is_told_with_the_line_that_was_meant() -> None:
+    asked = decide("gti commit -m 'one two'", resolves=resolves, names=lambda: COMMANDS)
+    hint = "there is no command gti (git?): asked; to run it: git commit -m 'one two'"
+    assert asked == Decision("ask", "gti commit -m 'one two'", True, hint)
+    assert decide("gti status", resolves=resolves) == Decision(
+        "ask", "gti status"
+    )  # no names to compare with
+    unknown = decide("gti status", resolves=lambda word: word == "ls", names=lambda: COMMANDS)
+    assert not unknown.hint  # a name in a folder of the PATH that cannot be run
+
+
+def test_a_hint_shows_the_first_line_of_many() -> None:
+    asked = decide("find the parser\nand the lexer", resolves=resolves)
+    assert asked.hint.endswith("put ! in front: !find the parser …")
+
+
+WORDS = """
+about actually add after again agree all also always and another answer any anything app are asap ask awesome
+back bad best better big bird black blue boat book both bug but buy bye call can cancel change cheers class
+code coffee come cool correct cost could count create damn data day delete describe did different disk does
+dog done email end english error even exactly example explain fast fine first five fix food for four from
+funny german get give go good great green group guess haha happy hate have hello help here hey hi hmm hola
+home hope hour house how huh idea indeed into is issue it job joke just keep kind know lake later lets like
+line list lol long longer look love main make many maybe me merci mine minute mom money month moon morning
+most move much must name names need never new news next night nine no nobody nope not note nothing now oh ok
+okay one only oops open other our over past people perfect pick plan please poem port possibly price probably
+question quick quit rather ready really red redo release remove retry review rust same search second see send
+sheep shell ship short shorter should show simple size slow small some something sorry spanish star start
+state stats stop story summarize sun sure table take tea tell ten thank thanks that the them then there they
+thing think this three time today tomorrow too translate tree true try two ugh undo until update us use user
+very wait want was water way weather welcome well were what when where which white who why will wish with
+wonder word work world would wow write wrong yeah year yellow yep yes yesterday you your zero
+"""
+PROGRAMS = """
+apt ar as awk aws base64 bash bat bc bind cal cargo cat cd chage chgrp chmod chown clang clear cmp code col
+comm convert cp cron curl cut date dc dd df diff dig docker du echo ed emacs env expr fd fdisk fg file find
+fish fmt fold for free fuser gcc gdb gh git go gold grep groups gzip head helm host htop id info ip jobs
+jq jshell kill last less let link ln logger look ls lsof mail make man mkdir mount mutt mv namei nano nc nice
+nl nm node npm od passwd paste patch perl php pic ping pip play ps ptar pwck pwd python rake read red rev rm
+rsync ruby rustc rview sar sed seq set setarch sh shopt sleep sort split ss ssh stat su sudo sum sync tac tail
+tar tee test then top touch tr tree ul uname uniq users uv vi view vim wait wall watch wc wget while who wish
+write xargs yarn yes zip
+"""
+
+
+def test_no_word_that_people_say_is_taken_for_a_slip() -> None:
+    programs = frozenset(PROGRAMS.split())
+    words = [word for word in WORDS.split() if word not in programs]
+    assert len(words) > 200
+    told = [decide(word, resolves=programs.__contains__, names=lambda: programs) for word in words]
+    assert [each for each in told if each != Decision("ask", each.text)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("ls \udcff", "shell"), ("!ls \udcff", "shell"), ("\udcff?", "ask")]
+)
+def test_bytes_that_are_no_text_are_made_harmless(line: str, kind: str) -> None:
+    decision = decide(line, resolves=resolves)
+    assert decision == Decision(kind, line.lstrip("!").replace("\udcff", "\N{REPLACEMENT CHARACTER}"))
 
 
 def test_without_a_list_of_meta_commands_any_name_is_one() -> None:
@@ -190,3 +315,133 @@ def test_a_mark_forces_the_decision(text: str) -> None:
 def test_what_only_a_shell_understands_is_never_taken_for_a_sentence(word: str, rest: str) -> None:
     decision = decide(f"{word} {rest}", resolves=lambda _: True)
     assert decision.kind == "shell" or not decision.hint or "not whole" in decision.hint
+
+
+# Lines that go on.
+
+OPEN = """
+for i in 1 2; do
+for i in 1 2
+for f in *.py
+for f in *.py; do¶echo "$f"
+for ((i = 0; i < 3; i++)); do
+while true; do
+while read line
+until test -f a; do
+if test -f a; then
+if [ -f a ]
+if ls; then¶echo yes¶else
+case $x in
+case "$1" in¶a) ls ;;
+select x in a b
+function greet {
+greet() {
+{ ls
+(cd src; ls
+cat <<EOF
+cat <<'EOF' > notes.txt¶what is this
+echo "one
+echo 'one
+echo $(ls
+echo `ls
+echo ${x
+ls |
+ls &&
+ls ||
+ls \\
+x=(1 2
+x="one
+FOO=1 make |
+time ls |
+timeout 5 ls |
+( ls
+[[ -f a &&
+((x = 1
+!for i in 1 2; do
+!frobnicate |
+! frobnicate "one
+python3 - <<EOF¶print("what is this, and how?")
+"""
+
+WHOLE = """
+ls
+ls -la | wc -l
+for i in 1 2; do ls; done
+for i in 1 2; do¶echo $i¶done
+cat <<EOF¶what¶EOF
+greet() { ls; }
+echo "it's"
+echo it's
+git doesn't work (
+find files that don't work
+what's up
+who's there
+why (
+(see above
+(I think that
+{ you know
+for me, what is best
+for example
+for example in the docs
+for instance in case of
+if I may ask: (
+if I delete this, what happens?
+if test is slow
+if this is it
+while you are at it
+until we meet
+case by case
+case in point
+function of time
+function composition
+select the best
+make a list of "things
+ls )
+frobnicate |
+hello (
+?for i in 1 2; do
+? cat <<EOF
+:help (
+/model (
+3 + (4
+"""
+
+
+def rows(table: str) -> list[str]:
+    return [row.replace("¶", "\n") for row in table.splitlines() if row]
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    made = Runner(cwd=Path("/"), environ={"PATH": os.environ.get("PATH", os.defpath), "LANG": "de_DE.UTF-8"})
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("text", rows(OPEN))
+def test_a_command_goes_on_where_bash_would_go_on_reading(runner: Runner, text: str) -> None:
+    assert is_unfinished(text, resolves=resolves, reads_on=runner.reads_on)
+
+
+@pytest.mark.parametrize("text", rows(WHOLE))
+def test_a_whole_command_and_a_sentence_do_not_go_on(runner: Runner, text: str) -> None:
+    assert not is_unfinished(text, resolves=resolves, reads_on=runner.reads_on)
+
+
+@pytest.mark.parametrize("text", ["ls -la", "git status", "hello", "why is it slow", "it's", "?ls |", ""])
+def test_bash_is_not_asked_about_what_cannot_be_open(text: str) -> None:
+    def never(_: str) -> bool:
+        raise AssertionError("bash was asked")
+
+    assert not is_unfinished(text, resolves=resolves, reads_on=never)
+
+
+def test_nothing_is_run_by_asking_whether_a_text_goes_on(runner: Runner, tmp_path: Path) -> None:
+    assert is_unfinished(f"touch {tmp_path}/mark; (ls", resolves=lambda _: True, reads_on=runner.reads_on)
+    assert not (tmp_path / "mark").exists()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=20), st.sampled_from(("(", "'", "<<", "\0|", "\ud800{")))
+def test_every_text_can_be_asked_about(runner: Runner, text: str, sign: str) -> None:
+    assert is_unfinished(f"!{text}{sign}", resolves=resolves, reads_on=runner.reads_on) in (True, False)

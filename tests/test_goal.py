@@ -12,67 +12,30 @@ import signal
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 
+from tests.benches import GOAL, Bench, answer, new_bench, press_ctrl_c, script
 from ullage import store
-from ullage.broker.events import Event, Finished, Text, ToolCall, Used
-from ullage.broker.opening import Opened
-from ullage.config.building import defaults, plain_model
-from ullage.config.seats import seated
+from ullage.broker.events import Event, Finished, Text, ToolCall
 from ullage.errors import ConfigurationError, ProviderError
 from ullage.shell import goal
-from ullage.shell.desk import Desk, ledger_of
-from ullage.shell.goal import Outcome, pending, pursue
-from ullage.shell.loop import Shell
-from ullage.shell.running import Runner
+from ullage.shell.goal import Outcome, pending
 from ullage.shell.screen import Screen
 from ullage.testing import ScriptedProvider
-from ullage.tokens.calibration import Calibration
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ullage.broker.provider import Ask
-    from ullage.context import Context
     from ullage.store import Store
 
-GOAL = "Count the boats in the harbour"
-ENVIRON = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/", "LANG": "C.UTF-8"}
 DONE = "GOAL: complete\nSeven boats."
-
-
-def answer(text: str, prompt: int = 100, completion: int = 10) -> list[Event]:
-    return [Text(text), Used(Usage(prompt=prompt, completion=completion)), Finished("stop")]
-
-
-def script(*texts: str) -> ScriptedProvider:
-    return ScriptedProvider([answer(text) for text in texts])
-
-
-@dataclass
-class Bench:
-    """A shell around a scripted provider, with everything else as it is."""
-
-    shell: Shell
-    provider: Any
-    out: io.StringIO
-
-    def pursue(self, text: str = GOAL, **options: Any) -> Outcome:
-        return asyncio.run(pursue(self.shell, text, **options))
-
-    @property
-    def context(self) -> Context:
-        return self.shell.desk.context
-
-    def said(self) -> list[Any]:
-        """What the model was told, turn by turn."""
-        return [turn["content"] for turn in self.context.turns if turn["role"] == "user"]
 
 
 @pytest.fixture
@@ -94,43 +57,15 @@ Make = Callable[..., Bench]
 
 @pytest.fixture
 def make(kept: Store, harbour: Path) -> Iterator[Make]:
-    runners: list[Runner] = []
+    made: list[Bench] = []
 
-    def made(
-        provider: Any,
-        *,
-        confirm: str = "writes",
-        session: str = "s",
-        screen: Screen | None = None,
-        local: bool = False,
-        budget: int = 8_000,
-        **bounds: Any,
-    ) -> Bench:
-        settings = defaults()
-        settings = replace(
-            settings,
-            context=replace(settings.context, token_budget=budget, reserved_output=100),
-            shell=replace(settings.shell, confirm=confirm),
-            goal=replace(settings.goal, **bounds),
-        )
-        seat = asyncio.run(
-            seated(
-                Opened(provider, local),
-                plain_model(provider.model),
-                settings,
-                ledger=ledger_of(settings, kept, session, harbour),
-                calibration=Calibration(kept.calibration),
-            )
-        )
-        desk = Desk(settings, kept, {}, harbour, seat, session=session)
-        out = io.StringIO()
-        shown = screen or Screen(Console(file=out, width=110), keyboard=io.StringIO())
-        runners.append(Runner(cwd=harbour, environ=ENVIRON))
-        return Bench(Shell(desk, shown, runners[-1]), provider, out)
+    def one_more(provider: Any, **options: Any) -> Bench:
+        made.append(new_bench(kept, harbour, provider, **options))
+        return made[-1]
 
-    yield made
-    for runner in runners:
-        runner.close()
+    yield one_more
+    for each in made:
+        each.shell.runner.close()
 
 
 # How it ends.
@@ -322,10 +257,6 @@ def test_a_tool_that_is_not_allowed_counts_as_a_deed_and_what_follows_begins_a_l
 # A person at a terminal.
 
 
-def press_ctrl_c() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 class Person:
     """A keyboard whose keys are pressed when the words before them appear on the screen."""
 
@@ -376,7 +307,7 @@ def person() -> Iterator[Callable[..., Person]]:
 
 
 def test_a_person_runs_grants_and_declines(make: Make, harbour: Path, person: Any) -> None:
-    at = person(("touch one", "k"), ("rm -rf boats", "s"), ("rm two", "r"))
+    at = person(("$ touch one", "k"), ("$ rm -rf boats", "s"), ("$ rm two", "r"))
     answers = script("CMD: touch one\nCMD: touch two\nCMD: rm -rf boats\nCMD: rm two", DONE)
     assert make(answers, screen=at.screen).pursue().reason == "complete"
     assert sorted(each.name for each in harbour.iterdir()) == ["boats", "one"]
@@ -398,6 +329,26 @@ def test_ctrl_c_pauses_as_often_as_it_is_pressed(make: Make, person: Any) -> Non
     assert (outcome.reason, outcome.steps) == ("stopped", 3)
     assert bench.said()[1] == goal.PAUSED
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_pressed_many_times_in_a_row_is_one_pause(make: Make, person: Any) -> None:
+    def press() -> None:
+        for _ in range(5):
+            press_ctrl_c()
+
+    at = person(("paused", "c"))
+    bench = make(Slow(then=press, more=[DONE]), screen=at.screen)
+    assert bench.pursue() == Outcome("complete", 2, "Seven boats.")
+    assert at.out.getvalue().count("paused") == 1
+    assert bench.context.turns[1]["content"].startswith("Let me think.")
+
+
+def test_ctrl_c_in_an_instruction_takes_it_back_and_the_question_is_there_again(
+    make: Make, person: Any
+) -> None:
+    at = person(("paused", "i"), ("instruct> ", "^C"), ("paused", "s"))
+    bench = make(Slow(then=press_ctrl_c), screen=at.screen)
+    assert bench.pursue() == Outcome("stopped", 1, "")
 
 
 def test_without_a_terminal_ctrl_c_stops(make: Make) -> None:
@@ -441,6 +392,29 @@ def test_a_crash_leaves_the_goal_and_it_is_taken_up_again(make: Make) -> None:
     assert "seven" in str(first)
     assert first[-1]["content"] == goal.RESUMED
     assert pending(make(script()).shell.desk) == ""
+
+
+def test_after_a_crash_questions_are_ordinary_until_the_goal_is_taken_up(make: Make) -> None:
+    bench = make(ScriptedProvider([[Text("The boats"), Crash()]]))
+    bench.context.remember("the harbour is small")
+    with pytest.raises(Crash):
+        bench.pursue()
+    again = make(script("Low.", DONE, "High."))
+    for line in ("?how is the tide", ":goal continue", "?and now"):
+        asyncio.run(again.shell.act(line))
+    prompts = [ask.messages[0]["content"] for ask in again.provider.asked]
+    assert [GOAL in prompt for prompt in prompts] == [False, True, False]
+    assert ["the harbour is small" in prompt for prompt in prompts] == [True, False, True]
+    assert list(again.context.meter.slots) == [("gpt-4o", "main"), ("gpt-4o", "goal")]
+
+
+def test_a_goal_whose_model_cannot_be_opened_is_not_set(make: Make) -> None:
+    bench = make(script("Low."), routes={"goal": "openai/gpt-4o"})
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        bench.pursue()
+    assert pending(bench.shell.desk) == ""
+    asyncio.run(bench.shell.act("?how is the tide"))
+    assert GOAL not in str(bench.provider.asked[0].messages)
 
 
 def test_a_crash_within_a_call_is_taken_up_again(make: Make) -> None:

@@ -27,7 +27,7 @@ from rich.console import Console
 
 from ullage.shell import history
 from ullage.shell.history import keep, newest, secure
-from ullage.shell.prompt import Prompt, Suggestion, is_open
+from ullage.shell.prompt import Prompt, Suggestion, is_joined, is_open
 from ullage.shell.screen import Screen
 
 if TYPE_CHECKING:
@@ -448,6 +448,15 @@ def test_a_history_that_cannot_be_kept_is_said_and_the_prompt_works(tmp_path: Pa
         session.type("hello\r", "got 'hello'")
 
 
+def test_what_can_no_longer_be_kept_is_said_once_and_the_prompt_works(tmp_path: Path) -> None:
+    with prompting(tmp_path) as session:
+        session.type("kept\r", "got 'kept'")
+        shutil.rmtree(tmp_path / "state")
+        session.type("lost\r", "got 'lost'")
+        session.type("again\r", "got 'again'")
+        assert "\n".join(session.lines()).count("is not kept") == 1
+
+
 def test_a_resized_terminal_is_drawn_anew(tmp_path: Path) -> None:
     with prompting(tmp_path) as session:
         session.type("some words", "> some words")
@@ -506,11 +515,20 @@ def test_lines_are_read_from_a_pipe_and_nothing_is_printed() -> None:
     )
     assert piped("") == ([None], "")
     assert piped("open \\") == (["open \\", None], "")
+    assert piped("whole \\\\\nnext") == (["whole \\\\", "next", None], "")
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\\`~\r\n", codec="utf-8"), max_size=9), max_size=6))
-def test_plain_lines_come_one_by_one(lines: list[str]) -> None:
-    assert piped("".join(f"{line}\n" for line in lines))[0] == [*lines, None]
+LINES = st.text(st.characters(exclude_characters="`~\r\n", codec="utf-8"), max_size=9) | st.sampled_from(
+    ["\\", "a\\\\", "\\\\\\", "```", "~~~", "```py"]
+)
+
+
+@given(st.lists(LINES, max_size=6))
+def test_plain_lines_come_one_by_one_unless_they_are_joined(lines: list[str]) -> None:
+    inputs = [each for each in piped("".join(f"{line}\n" for line in lines))[0] if each is not None]
+    assert [line for each in inputs for line in each.split("\n")] == lines
+    assert not any(is_joined(each) for each in inputs[:-1])
+    assert all(is_open(each.rpartition("\n")[0]) for each in inputs if "\n" in each)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.player import Player, Request, Script, answered, playing, sent_json
 from ullage import store
 from ullage.config import load
 from ullage.context import DEFAULT_PROMPT
+from ullage.errors import ConfigurationError
 from ullage.shell.desk import Desk
 from ullage.shell.routing import Routed, classes, route
 
@@ -251,9 +252,10 @@ def test_a_class_whose_model_cannot_be_opened_leaves_everything_as_it_was(
     async def go() -> None:
         with store.open(tmp_path / "kept.db") as kept:
             desk = await Desk.open(load(file, environ={}, cwd=tmp_path), kept, {}, tmp_path)
-            with pytest.raises(Exception, match="OPENAI_API_KEY"):
+            before = desk.context.bounds, desk.seat, desk.context.goal, len(desk.context)
+            with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
                 await routed(desk, "quick")
-            assert len(desk.context) == 0
+            assert (desk.context.bounds, desk.seat, desk.context.goal, len(desk.context)) == before
             await routed(desk, "main")
             await desk.close()
 

@@ -213,6 +213,34 @@ def test_a_word_resolves_as_bash_would_find_it(runner: Runner, tmp_path: Path) -
     assert not runner.resolves("ls")
 
 
+@pytest.mark.parametrize("word", ["in", "then", "else", "elif", "do", "done", "fi", "esac", "}", "]]"])
+def test_a_keyword_that_cannot_begin_a_line_is_no_command(runner: Runner, tmp_path: Path, word: str) -> None:
+    assert not runner.resolves(word)
+    (tmp_path / word).write_text("#!/bin/sh\n")
+    (tmp_path / word).chmod(0o755)
+    runner.run(f"PATH={tmp_path}", show=False)
+    assert runner.resolves(word)
+
+
+def test_the_programs_of_the_path_are_listed_again_when_one_is_new(runner: Runner, tmp_path: Path) -> None:
+    runner.run(f"PATH={tmp_path}/bin:{tmp_path}/none:$PATH; mkdir bin", show=False)
+    assert "sh" in set(runner.programs())
+    assert "mine" not in set(runner.programs())
+    (tmp_path / "bin" / "mine").write_text("")
+    os.utime(tmp_path / "bin", ns=(1, 1))
+    assert "mine" in set(runner.programs())
+
+
+def test_a_text_is_read_on_after_in_every_language_and_is_not_run(tmp_path: Path) -> None:
+    runner = Runner(cwd=tmp_path, environ={**ENVIRON, "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"})
+    assert all(
+        map(runner.reads_on, ["touch a; (", "cat <<E", "ls |", "ls \\", "echo 'a", "[[ -f a &&", "{ ls"])
+    )
+    assert not any(map(runner.reads_on, ["touch a", "ls )", "ls \\\\", "", "shopt; case a in +(a)) ;; esac"]))
+    assert not runner.reads_on("(" * 70_000)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("shell", ["nosuchshell", "true"])
 def test_without_bash_the_error_says_what_to_do(shell: str) -> None:
     with pytest.raises(ConfigurationError, match=r"install bash 4\.4 or newer"):
@@ -544,6 +572,31 @@ def test_ctrl_z_does_not_lose_the_line(shell: Shell) -> None:
     assert ran.output.endswith("done\n")
 
 
+@pytest.mark.parametrize("pause", [0, 0.2])
+def test_ctrl_c_after_ctrl_z_ends_the_line_as_ctrl_c_does(shell: Shell, pause: float) -> None:
+    shell.begin("echo $$; sleep 100", r"(\d+)\r\n")
+    line = int(shell.child.match[1])
+    time.sleep(0.1)
+    shell.child.send("\x1a")
+    time.sleep(pause)
+    shell.child.send("\x03")
+    ran = shell.end()
+    assert (ran.status, ran.interrupted) == (130, True)
+    assert gone(line)
+
+
+def test_ctrl_backslash_ends_the_line_and_not_the_shell(shell: Shell) -> None:
+    shell.begin("ulimit -c 0; echo go; sleep 100", "go\r\n")
+    time.sleep(0.1)
+    shell.child.send("\x1c")
+    assert shell.end().status == 131
+    shell.begin("ulimit -c 0; echo go; sleep 100", "go\r\n")
+    time.sleep(0.1)
+    shell.child.kill(signal.SIGQUIT)  # typed before the terminal was raw, it comes to the shell itself
+    assert shell.end().status == 131
+    assert shell.run("echo on").output == "on\n"
+
+
 def test_ctrl_c_ends_a_program_that_stopped_itself(shell: Shell) -> None:
     shell.begin("""sh -c 'echo go; kill -STOP $$; echo on'""", "go\r\n")
     time.sleep(0.2)
@@ -562,6 +615,110 @@ def test_background_jobs_outlive_their_line_and_their_output_is_shown_later(
     assert until((tmp_path / "mark").exists)
     shell.begin("echo next", "from the job")
     assert shell.end().output == "next\n"
+
+
+# What is typed while a line runs.
+
+
+def typing(shell: Shell, line: str, *keys: str) -> str:
+    """What is given back of keys that are typed while a line runs, each when the line has said `go` again."""
+    shell.begin(line)
+    for each in keys:
+        shell.child.expect_exact("go\r\n")
+        shell.child.send(each)
+    return shell.end().typed
+
+
+GO = "echo go; sleep 0.3"
+UNSEEN = "stty -echo; echo go; sleep 0.3"
+
+
+@pytest.mark.parametrize(
+    ("line", "keys", "typed"),
+    [
+        ("echo go", [""], ""),
+        (GO, ["echo queued\r"], "echo queued\n"),
+        (GO, ["echo quex\x7fued\rls -l"], "echo queued\nls -l"),
+        (GO, ["größe 漢"], "größe 漢"),
+        (GO, ["\x1b[A\x1bOB\x1b[12;1R\x1b[200~ls\x1b[201~\x1b]11;rgb:0/0/0\x1b\\\x04\r"], "ls\n"),
+        (GO, [f"{'x' * 3000}\r{'y' * 3000}\r{'z' * 3000}\r"], f"{'x' * 3000}\n{'y' * 3000}\n{'z' * 3000}\n"),
+        (f"{GO}; head -n 1", ["one\rtwo\r"], "two\n"),
+        (f"{GO}; read x; {GO}", ["one\r", "two"], "two"),
+        (f"{GO}; {GO}", ["one\r", "two\r"], "one\ntwo\n"),
+        (f"{GO}; {GO}", ["one\r", "\x03"], ""),
+        (f"sleep 1 & {GO}", ["ls\r"], "ls\n"),
+        # What may be a secret, or somebody else's.
+        (f"(sleep 1; read x) <&0 & {GO}", ["ls\r"], ""),
+        (UNSEEN, ["hunter2\r"], ""),
+        (f"{GO}; stty -echo", ["hunter2\r"], ""),
+        (f"{UNSEEN}; stty echo", ["hunter2\r"], ""),
+        (f"{UNSEEN}; stty echo; {GO}", ["hunt", "er2\r"], ""),
+        (f"{UNSEEN}; stty echo; {GO}", ["hunter2\r", "ls\r"], ""),
+        (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\r", "ls\r"], "ls\n"),
+        (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\rhun", "ter2\r"], ""),
+        (f"stty raw -echo; printf 'go\\r\\n'; sleep 0.3; stty sane; {GO}", ["hunter2", "ls\r"], ""),
+        (
+            f"stty raw -echo; printf 'go\\r\\n'; head -c 2 >/dev/null; stty sane; sleep 0.1; {GO}",
+            ["ZZ", "ls\r"],
+            "ls\n",
+        ),
+        (
+            f"{GO}; {sys.executable} -c 'import termios; termios.tcflush(0, termios.TCIFLUSH)'",
+            ["hunter2\r"],
+            "",
+        ),
+    ],
+)
+def test_what_a_line_does_not_read_is_given_back(
+    shell: Shell, line: str, keys: list[str], typed: str
+) -> None:
+    assert typing(shell, line, *keys) == typed
+    assert shell.run("read -t 0.01 x; echo $?").output == "142\n"  # and is not there a second time
+
+
+ALL_KEYS = textwrap.dedent("""
+    import os, select, sys, termios, tty
+    from pathlib import Path
+    from ullage.shell.running import Runner
+    typed = Runner(cwd=Path("/"), environ=dict(os.environ)).run("echo go; sleep 0.3").typed.encode()
+    tty.setraw(0, termios.TCSANOW)  # which keeps what is there
+    rest = b""
+    while select.select([0], [], [], 0.3)[0]:
+        rest += os.read(0, 65536)
+    Path(sys.argv[1]).write_bytes(typed + b"|" + rest.replace(b"\\r", b"\\n"))
+""")
+
+
+def test_of_a_paste_that_is_too_much_for_a_terminal_nothing_is_lost(tmp_path: Path) -> None:
+    lines = "".join(f"{n} {'x' * 70}\r" for n in range(2500))
+    child = pexpect.spawn(sys.executable, ["-c", ALL_KEYS, str(tmp_path / "keys")], timeout=20)
+    child.delaybeforesend = None
+    child.expect_exact("go\r\n")
+    pasting = threading.Thread(target=child.send, args=(lines,))
+    pasting.start()
+    child.expect(pexpect.EOF)
+    pasting.join()
+    child.close()
+    typed, _, rest = (tmp_path / "keys").read_text().partition("|")
+    assert typed + rest == lines.replace("\r", "\n")
+    assert len(typed) > 65_536
+
+
+def test_no_descriptor_stays_open_behind_what_was_typed(shell: Shell) -> None:
+    def opened() -> int:
+        return len(list(Path(f"/proc/{shell.child.pid}/fd").iterdir()))
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("there is no /proc")
+    shell.run("true")
+    before = opened()
+    assert typing(shell, GO, "ls\r") == "ls\n"
+    assert typing(shell, UNSEEN, "ls\r") == ""
+    assert opened() == before
+
+
+def test_without_a_terminal_nothing_is_given_back(runner: Runner) -> None:
+    assert runner.run("echo go", show=False).typed == ""
 
 
 def test_garbage_leaves_a_terminal_that_works(shell: Shell, tmp_path: Path) -> None:

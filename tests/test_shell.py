@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
+import termios
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +36,7 @@ SCRIPTS = {
     "suggest one": Script(body=answered("Look:\n\nCMD: echo sug''gested\n")),
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
+    "trickle": Script(body=answered("Seven boats are at the quay. " * 200), piece=60, pause=0.004),
     "be slow": Script(body=answered("Slowly, one two three."), piece=40, pause=0.02),
     "mislead me": Script(body=answered("See \x1b]0;evil\x07 this.\n\nCMD: echo \x1b]0;evil\x07 x\n")),
     "refuse me": sent_json({"error": {"message": "Incorrect API key provided"}}, 401),
@@ -337,10 +340,8 @@ def test_ctrl_c_stops_what_goes_on_and_never_the_shell(tmp_path: Path) -> None:
 
         terminal.type("echo g''o; sleep 100")
         terminal.wait("\ngo\n")
-        began = time.monotonic()
         terminal.press(CTRL_C)
         assert terminal.done().endswith("exit status 130")
-        assert time.monotonic() - began < 5
 
         terminal.press("rm something")
         terminal.wait("> rm something")
@@ -349,6 +350,95 @@ def test_ctrl_c_stops_what_goes_on_and_never_the_shell(tmp_path: Path) -> None:
         assert terminal.do("echo it goes o''n") == "it goes on"
         assert terminal.leave(CTRL_D) == 0
         assert b"Traceback" not in terminal.raw
+
+
+def test_a_command_shows_what_is_typed_into_it_and_the_terminal_is_left_as_it_was(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("?How many boats?")
+        terminal.type("echo re''ady; cat; stty -a")
+        terminal.wait("\nready\n")
+        terminal.press("seven\r")
+        terminal.wait("\nseven\nseven\n")
+        terminal.press(CTRL_D)
+        assert {"echo", "-noflsh"} <= set(terminal.done().split())
+        before = termios.tcgetattr(terminal.child.child_fd)[3]
+        terminal.press(CTRL_D)
+        while terminal.child.isalive():
+            terminal._take()
+        after = termios.tcgetattr(terminal.child.child_fd)[3]
+        assert not before & termios.ECHO
+        assert after & (termios.ECHO | termios.NOFLSH) == termios.ECHO
+
+
+def pressed(terminal: Terminal, times: int, gap: float, *, keys: bool) -> None:
+    """Presses Ctrl-C as a finger on the key does, or sends what the terminal would send for it."""
+    for _ in range(times):
+        if keys:
+            terminal.press(CTRL_C)
+        else:
+            os.kill(terminal.child.pid, signal.SIGINT)
+        time.sleep(gap)
+
+
+@pytest.mark.parametrize("keys", [True, False])
+def test_ctrl_c_many_times_in_a_row_ends_neither_the_shell_nor_an_entry_in_the_book(
+    tmp_path: Path, keys: bool
+) -> None:
+    gaps = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.005, 0.006, 0.03)
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            for gap in gaps:
+                terminal.type("?trickle")
+                terminal.wait("Seven")
+                pressed(terminal, 6, gap, keys=keys)
+                assert terminal.done().splitlines()[-1] == "stopped"
+            pressed(terminal, 6, 0.001, keys=keys)
+            terminal.ready()
+            assert terminal.do("echo it goes o''n") == "it goes on"
+            assert terminal.leave() == 0
+            assert b"Traceback" not in terminal.raw
+        asked_for = len(questions(player))
+    assert asked_for == len(gaps)
+    with store.open(tmp_path / "ullage.db") as kept:
+        turns = Context(journal=kept.journal, session=last_session(tmp_path)).turns
+    answers = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    assert len(answers) == asked_for
+    assert all(text.startswith("Seven") for text in answers)
+    assert billed(tmp_path) == (asked_for, 0)
+
+
+def billed(folder: Path) -> tuple[int, int]:
+    """How many calls are in the book, and how much is held for such as have not ended."""
+    with closing(sqlite3.connect(folder / "ullage.db")) as book:
+        (calls,) = book.execute("SELECT sum(calls) FROM entries").fetchone()
+        (held,) = book.execute("SELECT sum(held) FROM totals").fetchone()
+        assert book.execute("SELECT count(*) FROM reservations").fetchone() == (0,)
+    return calls, held
+
+
+@pytest.mark.parametrize("given", [("-c", "?stall"), ()])
+def test_without_a_terminal_ctrl_c_ends_the_program_in_order(tmp_path: Path, given: tuple[str, ...]) -> None:
+    with playing(play) as player:
+        program = subprocess.Popen(
+            [PROGRAM, *options(tmp_path, *given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(tmp_path, player),
+        )
+        with program:
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(b"?stall\necho lat''er\n")
+            program.stdin.flush()
+            assert program.stdout.read(5) == b"Seven"
+            program.send_signal(signal.SIGINT)
+            shown, told = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert told == b"ullage: interrupted\n"
+    assert b"later" not in shown
+    assert billed(tmp_path) == (1, 0)
 
 
 def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +33,8 @@ from ullage.store.migrations import APPLICATION, MIGRATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ullage.store.settings import Preferences
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = int(os.environ.get("ULLAGE_KILLS", "8"))
@@ -216,6 +219,33 @@ def test_preferences_have_defaults_and_any_json_value(file: Path) -> None:
         kept.preferences.set("a", 1)
         assert kept.preferences.all() == {"a": 1, "x": 2**70}
         assert list(kept.preferences.all()) == ["a", "x"]
+
+
+def test_a_preference_is_changed_in_one_step_and_not_at_all_if_the_change_fails(file: Path) -> None:
+    with store.open(file) as one, store.open(file) as other:
+        preferences = one.preferences
+        assert preferences.change("x", lambda known: [*known, 1], []) == [1]
+        assert preferences.change("x", lambda known: [*known, 2], []) == [1, 2]
+        with pytest.raises(ZeroDivisionError):
+            preferences.change("x", lambda known: [*known, 1 / 0])
+        assert other.preferences.get("x") == [1, 2]
+
+
+def test_two_who_change_a_preference_at_the_same_time_both_do(file: Path) -> None:
+    def change(preferences: Preferences, first: int) -> None:
+        for number in range(first, 100, 2):
+            preferences.change("x", lambda known, number=number: [*known, number], [])
+
+    with store.open(file) as one, store.open(file) as other:
+        threads = [
+            threading.Thread(target=change, args=(kept.preferences, first))
+            for first, kept in enumerate((one, other))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(one.preferences.get("x")) == list(range(100))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

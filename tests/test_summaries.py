@@ -46,6 +46,38 @@ def converse(context: Context, exchanges: int, words: int = 30) -> None:
         context.append(say(f"Answer {number}: value={number * 17}. " + "more " * words))
 
 
+def test_getting_ready_refuses_nothing_that_can_be_sent() -> None:
+    async def go() -> None:
+        context = Context(token_budget=1_500, max_turns=None, summarize=lambda *_: "N " * 900)
+        converse(context, 30, words=20)
+        context.use_model("gpt-4o", window=1_000, reserved_output=100)
+        context.append_user("Last? " + "how many? " * 150)
+        await context.ready()
+        assert context.fitted().count.ceiling <= context.limit
+
+    asyncio.run(go())
+
+
+def test_what_leaves_the_window_of_another_model_needs_no_summary() -> None:
+    recorder = Recorder()
+    context = Context(token_budget=4_000, max_turns=None, summarize=recorder)
+    converse(context, 8)
+    context.append_user("And now?")
+
+    async def go() -> None:
+        with context.meanwhile():
+            context.use_model("gpt-4", window=1_000, reserved_output=400)
+            await context.ready()
+            assert context.fitted().dropped
+            context.append(say("Seven."))
+        context.append_user("And then?")
+        await context.ready()
+
+    asyncio.run(go())
+    context.fitted()
+    assert recorder.asked == []
+
+
 def test_the_first_summary_has_no_prior_and_the_next_extend_it() -> None:
     recorder = Recorder()
     context = Context(token_budget=800, summarize=recorder)
@@ -345,3 +377,36 @@ def test_a_bounded_text_is_within_its_bound_and_has_both_ends(text: str, most: i
     cut = bounded(text, most)
     assert len(cut) <= most
     assert cut == text if len(text) <= most else text.startswith(cut[: most // 3])
+
+
+@pytest.mark.parametrize("forget", [Context.reset, Context.undo])
+@pytest.mark.parametrize("on_loop", [True, False])
+def test_a_summary_of_turns_that_are_gone_is_broken_off(
+    forget: Callable[[Context], Any], on_loop: bool
+) -> None:
+    begun, broken_off = threading.Event(), threading.Event()
+
+    async def never(*_: object) -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            broken_off.set()
+        return "Never."
+
+    context = Context(token_budget=800, summarize=never)
+
+    async def main() -> None:
+        converse(context, 7)
+        await asyncio.sleep(0.01)
+        forget(context)
+        await asyncio.sleep(0.01)
+        assert broken_off.is_set()
+
+    if on_loop:
+        asyncio.run(main())
+    else:
+        converse(context, 7)
+        assert begun.wait(5)
+        forget(context)
+    assert broken_off.wait(5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,10 +18,13 @@ from ullage.shell.loop import Shell
 from ullage.shell.running import Runner
 from ullage.shell.screen import Screen
 from ullage.shell.summarizing import PROMPT
+from ullage.tokens import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ullage.store import Store
 
 pytestmark = pytest.mark.enable_socket
 
@@ -60,10 +64,12 @@ def player() -> Iterator[Player]:
         yield played
 
 
-def talk(player: Player, folder: Path, notes: str, questions: int) -> tuple[Shell, str]:
+def talk(
+    player: Player, folder: Path, notes: str, questions: int, configured: str = FILE
+) -> tuple[Shell, str]:
     """A shell after a number of questions, and all that it has shown."""
     file = folder / "config.toml"
-    file.write_text(FILE.format(url=player.url, notes=notes))
+    file.write_text(configured.format(url=player.url, notes=notes))
     shown = io.StringIO()
 
     async def go() -> Shell:
@@ -88,7 +94,7 @@ def sent_to(player: Player, model: str) -> list[Any]:
 
 
 def test_what_leaves_the_window_stands_in_the_summary(player: Player, tmp_path: Path) -> None:
-    shell, shown = talk(player, tmp_path, "notes", 20)
+    shell, shown = talk(player, tmp_path, "notes", 30)
     system, asked = sent_to(player, "notes")[0]
     assert system["content"] == PROMPT
     assert "in at most 300 characters" in asked["content"]
@@ -102,7 +108,7 @@ def test_what_leaves_the_window_stands_in_the_summary(player: Player, tmp_path: 
 
 
 def test_summaries_are_on_the_bill_of_the_conversation(player: Player, tmp_path: Path) -> None:
-    shell, _ = talk(player, tmp_path, "notes", 20)
+    shell, _ = talk(player, tmp_path, "notes", 30)
     slot = shell.desk.context.meter.slots["notes", "summarize"]
     assert slot.calls == len(sent_to(player, "notes")) >= 2
     assert slot.cost
@@ -112,8 +118,97 @@ def test_summaries_are_on_the_bill_of_the_conversation(player: Player, tmp_path:
 
 
 def test_a_summarizer_that_fails_is_told_once_and_stops_nothing(player: Player, tmp_path: Path) -> None:
-    shell, shown = talk(player, tmp_path, "refused-notes", 20)
-    assert len(shell.desk.context) == 40
+    shell, shown = talk(player, tmp_path, "refused-notes", 30)
+    assert len(shell.desk.context) == 60
     assert shell.desk.context.summary == ""
     assert shown.count("no summary was written of it:") == 1
     assert "no such model" in shown
+
+
+SLOW = Script(body=answered(NOTES), piece=20, pause=0.1)
+LATE = FILE.replace("[context]", "[cost]\nwarn_at_tokens = 100_000\n[context]")
+
+
+def play_slowly(request: Request) -> Script:
+    """Answers that tell what they used, so that a summary is begun before it is needed; and slow notes."""
+    script = play(request)
+    if not request.path.endswith("/chat/completions"):
+        return script
+    body = request.json()
+    if body["model"] == "notes":
+        return SLOW
+    prompt = count(body["messages"], "gpt-4o", body.get("tools")).tokens
+    return Script(body=answered("Boats are at the quay. " * 5, prompt=prompt))
+
+
+def writing() -> bool:
+    """Whether there is a thread for summaries."""
+    return any(each.name == "ullage-notes" for each in threading.enumerate())
+
+
+async def until_written(desk: Desk, player: Player) -> None:
+    """Talks until a summary is being written, and no answer waits for it."""
+    while not writing():
+        desk.context.append_user("How many boats are at the quay? Tell all of them, please.")
+        async for _ in desk.answer(allow):
+            pass
+    async with asyncio.timeout(20):
+        while not sent_to(player, "notes"):
+            await asyncio.sleep(0.01)
+
+
+async def allow(_: str, __: str) -> bool:
+    return False
+
+
+def held(kept: Store, session: str) -> tuple[int, Any]:
+    """How many summaries are on the bill, and what is held for calls that have not ended."""
+    calls = sum(entry.calls for account, entry in kept.book.entries() if account.category == "summarize")
+    return calls, kept.book.used("session", session, 0.0)[1]
+
+
+@pytest.mark.parametrize("how", ["close", "resume", "undo", "reset"])
+def test_a_summary_that_is_broken_off_is_on_the_bill_and_nothing_is_held(how: str, tmp_path: Path) -> None:
+    async def go(player: Player, kept: Store) -> None:
+        file = tmp_path / "config.toml"
+        file.write_text(FILE.format(url=player.url, notes="notes"))
+        settings = load(file, environ={}, cwd=tmp_path)
+        other = await Desk.open(settings, kept, {}, tmp_path)
+        other.context.append_user("Another conversation.")
+        await other.close()
+        desk = await Desk.open(settings, kept, {}, tmp_path)
+        session = desk.context.session
+        await until_written(desk, player)
+        calls, dollars = held(kept, session)
+        assert calls == 0 < dollars
+        if how == "resume":
+            desk.resume(other.context.session)
+            assert held(kept, session) == (1, 0)
+        elif how != "close":
+            getattr(desk.context, how)()
+            assert await asyncio.to_thread(player.wait_left)
+        await desk.close()
+        assert held(kept, session) == (1, 0)
+        assert not writing()
+
+    with playing(play_slowly) as player, store.open(tmp_path / "kept.db") as kept:
+        asyncio.run(go(player, kept))
+
+
+def test_a_warning_that_a_summary_is_the_first_to_reach_is_shown(tmp_path: Path) -> None:
+    def play_dearly(request: Request) -> Script:
+        script = play(request)
+        if request.path.endswith("/chat/completions") and request.json()["model"] == "notes":
+            return Script(body=answered(NOTES, prompt=900_000))
+        return script
+
+    with playing(play_dearly) as player:
+        _, shown = talk(player, tmp_path, "notes", 30, LATE)
+    assert shown.count("the warning is set at 100,000") == 1
+
+
+def test_the_model_that_writes_is_opened_once(player: Player, tmp_path: Path) -> None:
+    known = FILE.replace('model = "gpt-4o"', 'model = "gpt-4o"\nwindow = 128_000')
+    talk(player, tmp_path, "notes", 40, known)
+    assert len(sent_to(player, "notes")) > 2
+    assert player.connections == 2

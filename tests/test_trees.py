@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -95,3 +96,19 @@ def test_off_holds_against_the_configuration_and_the_depth_comes_back_with_on(
     assert open_at(harbour, auto=True).context.project == ""
     assert "heron.txt" not in trees.send(open_at(harbour), harbour)
     assert "quay" in open_at(harbour).context.project
+
+
+def test_two_shells_that_remember_at_the_same_time_forget_nothing(
+    open_at: Callable[..., Desk], harbour: Path, kept: Store
+) -> None:
+    def ask(name: str) -> None:
+        desk = open_at(harbour)
+        for number in range(25):
+            trees.leave_out(desk, harbour / f"{name}{number}")
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("north", "south")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(kept.preferences.get(trees.TREES)) == 50

@@ -282,3 +282,18 @@ def test_the_usage_of_recorded_requests_is_read_as_their_providers_meant_it(
         if (usage.prompt, usage.completion, usage.cached_read, usage.reasoning) != meant:
             wrong.append((record["id"], record["usage"], meant))
     assert not wrong, f"{len(wrong)} of {len(recorded)}: {wrong[:5]}"
+
+
+def test_what_was_crossed_is_told_once_whoever_added_it() -> None:
+    meter = Meter(warn_at_tokens=100, warn_at_dollars="0.01")
+    assert meter.untold() == ()
+    added = meter.add_usage("notes", Usage(prompt=150), "summarize", cost=Decimal("0.001"))
+    assert meter.add_usage("large", Usage(prompt=10), cost=Decimal("0.02")) != added
+    assert [crossed.kind for crossed in meter.untold()] == ["tokens", "dollars"]
+    assert meter.untold() == ()
+    meter.add_usage("large", Usage(prompt=10))
+    assert meter.untold() == ()
+    meter.reset()
+    meter.add_usage("large", Usage(prompt=150))
+    meter.reset()
+    assert meter.untold() == ()

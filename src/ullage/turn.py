@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ullage.broker.events import Event, Finished, Text, ToolCall, Used
 from ullage.broker.provider import Ask
+from ullage.classes import MAIN
 from ullage.cost.ledger import Ledger
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ContextOverflowError, ProviderError, StreamBroken
@@ -86,7 +87,7 @@ class Client:
         self,
         context: Context,
         *,
-        category: str = "main",
+        category: str = MAIN,
         system_prompt_override: str | None = None,
         compress: Compress | None = None,
     ) -> AsyncIterator[TurnEvent]:

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ullage.classes import MAIN
 from ullage.errors import ConfigurationError
 from ullage.wire.usage import MOST_TOKENS, counts
 
@@ -19,8 +20,8 @@ MONEY = decimal.Context(prec=100)
 """Sums of money are exact, whatever precision the caller's own decimal context has."""
 MOST_DOLLARS = 10**6
 """A figure above this is no price of one request."""
-NOBODY, MAIN = "?", "main"
-"""The model and the category where none is named."""
+NOBODY = "?"
+"""The model where none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """A threshold that the session has reached, told once."""
+    """A threshold that the session has reached; each is crossed once."""
 
     kind: str
     """dollars or tokens."""
@@ -163,6 +164,7 @@ class Meter:
         self._lock = threading.Lock()
         self._slots: dict[tuple[str, str], Slot] = {}
         self._warned: set[str] = set()
+        self._untold: list[Crossed] = []
 
     def add_usage(
         self,
@@ -183,10 +185,19 @@ class Meter:
         key = (model or NOBODY, category or MAIN)
         with self._lock:
             self._slots[key] = _plus(self._slots.get(key, Slot()), used, paid, _count(estimate))
-            return tuple(self._crossed())
+            crossed = tuple(self._crossed())
+            self._untold += crossed
+            return crossed
+
+    def untold(self) -> tuple[Crossed, ...]:
+        """What was crossed since the last time that this was asked, whoever added it."""
+        with self._lock:
+            told = tuple(self._untold)
+            self._untold.clear()
+            return told
 
     def _crossed(self) -> Iterator[Crossed]:
-        """The thresholds that are reached and not yet told."""
+        """The thresholds that are reached now and were not before."""
         prompt, completion = _tokens(self._slots)
         for kind, threshold, figure in (
             ("dollars", self.warn_at_dollars, _cost(self._slots)),
@@ -216,6 +227,7 @@ class Meter:
         with self._lock:
             self._slots.clear()
             self._warned.clear()
+            self._untold.clear()
 
 
 def _plus(slot: Slot, used: Usage, cost: Decimal | None, estimate: int) -> Slot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.broker.about import EMBEDDED
+from ullage.broker.about import EMBEDDED, runs_here
 from ullage.broker.providers import endpoint_for
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def open_provider(name: str, *, environ: Mapping[str, str], window: int | None =
     Raises LocalModelError where the embedded model's runtime or file is missing, ConfigurationError for a
     name that leads nowhere and for a key that is not there.
     """
-    if name == EMBEDDED or name.endswith(".gguf"):
+    if runs_here(name):
         from ullage.broker.embedded import EmbeddedProvider, count_exactly  # noqa: PLC0415 - only who runs it
 
         path = None if name == EMBEDDED else name

@@ -13,23 +13,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 USAGE, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
-SHELL_OPTIONS = ("-c", "--model", "--resume", "--config", "--store")
-"""Without a command, or with one of these in its place, `ullage` is the shell."""
+SHELL_OPTIONS = ("--model", "--resume", "--config", "--store")
+"""Without a command, or with one of these or -c in its place, `ullage` is the shell."""
 
 
 def program() -> None:
     """The command as a process of its own: what was broken off waits for nobody.
 
     Workers that were stopped in the middle of a batch can leave a lock behind that Python would wait for at
-    its end; all that has to be closed is closed by then.
+    its end; all that has to be closed is closed by then, and what was printed is written.
     """
     import os
 
     code = main()
-    if code in {INTERRUPTED, BROKEN_PIPE}:
+    if code in {INTERRUPTED, BROKEN_PIPE} or _is_left_behind():
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _is_left_behind() -> bool:
+    """Whether a thread that nobody waits for is still at work: Python would take itself apart around it."""
+    apart = sys.modules.get("ullage.shell.apart")
+    return apart is not None and bool(apart.is_at_work())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,19 +63,26 @@ def _options(arguments: list[str]) -> Namespace:
         return unasked()
     from ullage.cli.parser import parse
 
-    return parse(["shell", *arguments] if arguments[0] in SHELL_OPTIONS else arguments)
+    return parse(["shell", *arguments] if _is_for_the_shell(arguments[0]) else arguments)
+
+
+def _is_for_the_shell(argument: str) -> bool:
+    """Whether it is an option of the shell; its value may stand in the same argument."""
+    return argument.partition("=")[0] in SHELL_OPTIONS or argument.startswith("-c")
 
 
 def _run(options: Namespace) -> int:
-    from ullage.errors import ConfigurationError, LocalModelError, StoreError
+    from ullage.errors import UllageError
 
     try:
         code: int = options.run(options)
     except BrokenPipeError:
         raise
-    except (ConfigurationError, LocalModelError, StoreError) as error:
+    except UllageError as error:
+        from ullage.cli.codes import code_of
+
         sys.stderr.write(f"ullage: {error}\n")
-        return USAGE
+        return code_of(error)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"ullage: {place}{error.strerror or error}\n")

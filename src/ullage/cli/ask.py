@@ -14,45 +14,23 @@ from typing import TYPE_CHECKING, Any
 from ullage import store
 from ullage.broker.about import ABOUT, EMBEDDED
 from ullage.broker.events import Finished, Text
+from ullage.cli.codes import code_of
 from ullage.cli.reading import encode
 from ullage.config import load, trust_in
 from ullage.config.seats import seat_for
 from ullage.config.using import chosen_model, context_options, ledger_options, meter_options
 from ullage.context import Context
 from ullage.cost import Ledger
-from ullage.errors import (
-    BudgetExceeded,
-    ConfigurationError,
-    Conflict,
-    ContextOverflowError,
-    LocalModelError,
-    ProviderError,
-    StoreError,
-    StreamBroken,
-    UllageError,
-)
+from ullage.errors import ConfigurationError, UllageError
 from ullage.tokens.calibration import Calibration
 from ullage.turn import Settled
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
 
     from ullage.config.seats import Seat
     from ullage.store import Store
-
-CODES: Mapping[type[UllageError], int] = {
-    StreamBroken: 5,
-    ProviderError: 1,
-    ContextOverflowError: 3,
-    BudgetExceeded: 4,
-    ConfigurationError: 2,
-    LocalModelError: 2,
-    StoreError: 2,
-    Conflict: 1,
-}
-"""Exit codes by what went wrong; the first that fits counts."""
 
 WHOLE = {"token_budget": None, "max_turns": None}
 """One question may fill the window: a budget is for conversations that go on all day."""
@@ -65,13 +43,13 @@ def run(options: Namespace) -> int:
     try:
         with store.open(options.store) as kept:
             return asyncio.run(_ask(question, options, kept))
-    except tuple(CODES) as error:
+    except UllageError as error:
         if options.json:
             told = {"type": type(error).__name__, "message": str(error)}
             sys.stdout.buffer.write(encode({"error": told}))
         else:
             sys.stderr.write(f"ullage: {error}\n")
-        return next(code for kind, code in CODES.items() if isinstance(error, kind))
+        return code_of(error)
 
 
 def _question(words: list[str]) -> str:
@@ -86,9 +64,9 @@ def _question(words: list[str]) -> str:
 async def _ask(question: str, options: Namespace, kept: Store) -> int:
     folder = Path.cwd()
     settings = load(options.config, environ=os.environ, cwd=folder, trusted=trust_in(kept.preferences))
-    for notice in settings.notices:
-        sys.stderr.write(f"ullage: {notice}\n")
-    model = chosen_model(settings, kept.preferences, options.model)
+    model, notice = chosen_model(settings, kept.preferences, options.model)
+    for each in filter(None, (*settings.notices, notice)):
+        sys.stderr.write(f"ullage: {each}\n")
     if options.window:
         model = replace(model, window=options.window)
     session = options.session or uuid.uuid4().hex

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXIT_CODES = """\
 exit codes:
   0  left
-  1  -c: what was asked for went wrong; a command's own status where it ran one
+  1  a session that this version cannot read; -c: what was asked for went wrong, or a command's own status
   2  wrong usage: an unknown option or model, a configuration or a store that cannot be used
   129, 143  the terminal was closed (SIGHUP), or it was asked to end (SIGTERM); all that ran is ended"""
 
@@ -59,16 +59,20 @@ def unasked() -> Namespace:
 
 def run(options: Namespace) -> int:
     """Opens everything that a shell needs, runs it, and closes it all again, whatever ends it."""
-    with leaving_in_order():
-        return _run(options)
-
-
-def _run(options: Namespace) -> int:
     import gc
 
     gc.disable()  # nothing of what is loaded on the way to the prompt is garbage; Opening has it on again
+    try:
+        with leaving_in_order():
+            return _run(options)
+    finally:
+        gc.enable()
+
+
+def _run(options: Namespace) -> int:
     import asyncio
     import os
+    import sys
     from pathlib import Path
 
     from ullage import store
@@ -86,6 +90,8 @@ def _run(options: Namespace) -> int:
             settings, kept, screen, os.environ, cwd, session=options.resume, model=options.model
         )
         try:
+            if opening.notice and (options.line is not None or not screen.is_interactive):
+                sys.stderr.write(f"ullage: {opening.notice}\n")
             if options.line is not None:
                 return _one(loop.run(opening.opened()), options.line, loop)
             history = None if kept.path is None else Path(kept.path).with_name("history")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage import wire
+from ullage.cli.codes import FAILED, code_of
 from ullage.cli.reading import InputError, encode, parse
 from ullage.errors import (
     ConfigurationError,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 CHAT = "openai.chat"
 DEFAULT_MODEL = "gpt-4o"
 
-BAD, USAGE, OVERFLOW = 1, 2, 3
+BAD = FAILED
 """The exit codes of a batch whose failed lines all failed alike."""
 
 
@@ -179,10 +180,8 @@ def failure(error: Exception) -> tuple[int, dict[str, Any]]:
         found["field"] = error.field
     elif isinstance(error, ContextOverflowError):
         found.update(tokens=error.tokens, limit=error.limit, breakdown=dict(error.breakdown))
-        return OVERFLOW, found
-    elif isinstance(error, ConfigurationError):
-        return USAGE, found
-    return BAD, {key: value for key, value in found.items() if value is not None}
+    code = code_of(error) if isinstance(error, UllageError) else BAD
+    return code, {key: value for key, value in found.items() if value is not None}
 
 
 def _path(index: int | None, field: str | None) -> str:

@@ -10,6 +10,8 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.classes import GOAL, MAIN, SUMMARIZE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -17,9 +19,9 @@ APIS = ("openai.chat", "openai.responses", "anthropic.messages", "ollama.chat")
 CONFIRM = ("destructive", "writes", "always")
 """What is asked before it runs, from the least to the most."""
 FIXED_CLASSES: Mapping[str, str] = {
-    "main": "ordinary turns are of this class",
-    "goal": "the turns of a goal are of this class",
-    "summarize": "summaries of what leaves the window are of this class",
+    MAIN: "ordinary turns are of this class",
+    GOAL: "the turns of a goal are of this class",
+    SUMMARIZE: "summaries of what leaves the window are of this class",
 }
 """Classes of turns that no words choose, each with what belongs to it."""
 MOST_TOKENS = 100_000_000

@@ -7,6 +7,7 @@ from decimal import Context, Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.broker.about import runs_here
 from ullage.config.problems import Wrong, shown
 from ullage.errors import ConfigurationError
 
@@ -270,7 +271,7 @@ KINDS: Mapping[str, Kind] = {
 
 def leads_somewhere(spec: str) -> str | None:
     """Why a model's name, given as `ullage model use` takes it, leads nowhere; None where it does."""
-    if spec == "embedded" or spec.lower().endswith(".gguf"):
+    if runs_here(spec):
         return None
     from ullage.broker.providers import endpoint_for  # noqa: PLC0415 - only for a model of one's own
 

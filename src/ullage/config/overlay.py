@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ullage.broker.about import EMBEDDED
 from ullage.config.keys import find
 from ullage.config.problems import Problem
 from ullage.config.writing import toml_of
@@ -62,7 +63,7 @@ RULES: Mapping[str, Rule] = {
     "own": Rule(
         "models of yours",
         "a project's file can only name the embedded model or one of your own [models]",
-        lambda mine, theirs, _, own: theirs in own.models or theirs in (mine, "embedded"),
+        lambda mine, theirs, _, own: theirs in own.models or theirs in (mine, EMBEDDED),
     ),
 }
 

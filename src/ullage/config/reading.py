@@ -11,6 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ullage.broker.about import runs_here
+from ullage.classes import MAIN
 from ullage.config import kinds
 from ullage.config.building import build
 from ullage.config.documents import Found, check, config_path, read_file
@@ -171,8 +173,8 @@ def _nowhere(name: str, settings: Settings) -> str | None:
 
 def _routing_problems(settings: Settings) -> Iterator[tuple[Keys, str]]:
     routing = settings.routing
-    if "main" in routing.models:
-        yield ("routing", "models", "main"), "the model of ordinary turns is the key model: set that"
+    if MAIN in routing.models:
+        yield ("routing", "models", MAIN), "the model of ordinary turns is the key model: set that"
     for kind in routing.rules:
         if kind in FIXED_CLASSES:
             yield ("routing", "rules", kind), f"no words choose this class: {FIXED_CLASSES[kind]}"
@@ -192,7 +194,7 @@ def _model_problems(model: ModelSettings, settings: Settings) -> Iterator[tuple[
             yield (), "it leads nowhere: give it an endpoint, and the model that is asked for there"
         else:
             yield ("model",), "which provider has it is not known: give it an endpoint"
-    elif model.endpoint is None and model.key is not None and (spec == "embedded" or spec.endswith(".gguf")):
+    elif model.endpoint is None and model.key is not None and runs_here(spec):
         yield ("key",), "a model that runs here takes no key"
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.broker import about
 from ullage.config.documents import contents
 from ullage.errors import ConfigurationError
 
@@ -30,15 +31,44 @@ LONGEST_KEY = 10_000
 """Bytes of a file with a key in it."""
 
 
-def chosen_model(settings: Settings, preferences: Preferences, name: str | None = None) -> ModelSettings:
-    """The model that answers: as it is named here, as it was chosen last, or as it is configured."""
-    return settings.model(name or preferences.get(CHOSEN) or settings.default_model)
+class Chosen(NamedTuple):
+    """A model, and what the user should know of how it was chosen."""
+
+    model: ModelSettings
+    notice: str = ""
+
+
+def chosen_model(settings: Settings, preferences: Preferences, name: str | None = None) -> Chosen:
+    """The model that answers: as it is named here, as it was chosen last, or as it is configured.
+
+    One that was chosen last and is not to be found any more is passed over, or nobody would get in again.
+    """
+    last = None if name else preferences.get(CHOSEN)
+    if last and not _leads_somewhere(last, settings):
+        usual = settings.model()
+        notice = (
+            f"{last}, which was chosen last, is not to be found: {usual.name} answers. "
+            ":model NAME chooses another, as `ullage model use NAME` does"
+        )
+        return Chosen(usual, notice)
+    return Chosen(settings.model(name or last))
+
+
+def _leads_somewhere(name: object, settings: Settings) -> bool:
+    from ullage.config.kinds import leads_somewhere
+
+    if not isinstance(name, str):
+        return False
+    if name in settings.models or name == about.EMBEDDED:
+        return True
+    if about.runs_here(name):
+        return Path(name).expanduser().is_file()
+    return leads_somewhere(name) is None
 
 
 def runs_here(model: ModelSettings) -> bool:
     """Whether it is the embedded model or a GGUF file, which have no endpoint."""
-    spec = _spec(model)
-    return model.endpoint is None and (spec == "embedded" or spec.lower().endswith(".gguf"))
+    return model.endpoint is None and about.runs_here(_spec(model))
 
 
 def endpoint_of(model: ModelSettings, environ: Mapping[str, str]) -> Endpoint:
@@ -66,7 +96,7 @@ def opened(model: ModelSettings, environ: Mapping[str, str]) -> Opened:
 
     if runs_here(model):
         spec = _spec(model)
-        place = spec if spec == "embedded" else str(_at_home(spec, environ))
+        place = spec if spec == about.EMBEDDED else str(_at_home(spec, environ))
         return open_provider(place, environ=environ, window=model.window)
     from ullage.broker.remote import RemoteProvider
 

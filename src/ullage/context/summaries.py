@@ -9,18 +9,20 @@ from __future__ import annotations
 import inspect
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.context.summary import SummaryRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from typing import Any
 
     from ullage.context.folds import Fold
     from ullage.context.state import State
-    from ullage.context.summary import Summarizer
+    from ullage.context.summary import Start, Stop, Summarizer
 
 ATTEMPTS = 2
 """After so many failures in a row the turns at hand are given up, and only newer ones are tried."""
@@ -44,6 +46,7 @@ class Summaries:
         self._at = at
         self._owed: set[int] = set()
         self._future: Future[str] | None = None
+        self._stop: Stop = _nothing
         self._prior = ""
         self._places: frozenset[int] = frozenset()
         self._on_this_loop = False
@@ -59,7 +62,9 @@ class Summaries:
         self._owed.add(line)
 
     def drop(self) -> None:
-        """Forgets everything: the turns that it is about are no longer there."""
+        """Forgets everything, and breaks off what is being written: its turns are no longer there."""
+        if self._future is not None:
+            self._stop()
         self._future = None
         self._owed.clear()
 
@@ -77,10 +82,18 @@ class Summaries:
         if not turns:
             return
         self._prior, self._places = state.summary, frozenset(turns)
-        writing = self._summarizer.write(state.summary or None, list(turns.values()))
-        loop = _running_loop() if _is_async(self._summarizer.summarize) else None
-        self._on_this_loop = loop is not None
-        self._future = _in_thread(writing) if loop is None else _on_loop(loop, writing)
+        write = partial(self._summarizer.write, state.summary or None, list(turns.values()))
+        start, self._on_this_loop = self._start()
+        self._future = Future()
+        self._stop = start(_resolve(self._future, write))
+
+    def _start(self) -> tuple[Start, bool]:
+        """What has a summary written, and whether that is on the loop that runs here."""
+        summarizer = self._summarizer
+        if summarizer.start is not None:
+            return summarizer.start, False
+        loop = _running_loop() if _is_async(summarizer.summarize) else None
+        return (_in_thread, False) if loop is None else (partial(_on_loop, loop), True)
 
     def take(self, state: State) -> Written | None:
         """What came of it; waits for a thread, but not for this very event loop, which would stand still.
@@ -119,28 +132,38 @@ def _running_loop() -> Any:
         return None
 
 
-def _on_loop(loop: Any, writing: Coroutine[Any, Any, str]) -> Future[str]:
-    future: Future[str] = Future()
-    task = loop.create_task(_resolve(future, writing))
-    future.add_done_callback(lambda _: task)  # the loop keeps no reference of its own
-    return future
+def _nothing() -> None:
+    """Stops what was never started."""
 
 
-def _in_thread(writing: Coroutine[Any, Any, str]) -> Future[str]:
+def _on_loop(loop: Any, writing: Coroutine[Any, Any, None]) -> Stop:
+    task = loop.create_task(writing)
+    stop: Stop = task.cancel  # and with it the task itself, of which the loop keeps no reference of its own
+    return stop
+
+
+def _in_thread(writing: Coroutine[Any, Any, None]) -> Stop:
     import asyncio  # noqa: PLC0415 - the same
 
-    future: Future[str] = Future()
-    run = threading.Thread(
-        target=lambda: asyncio.run(_resolve(future, writing)), name="ullage-summary", daemon=True
-    )
-    run.start()
-    return future
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(writing)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(asyncio.wait([task]))
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # it is at its end, and its loop closed
+            loop.call_soon_threadsafe(task.cancel)
+
+    threading.Thread(target=run, name="ullage-summary", daemon=True).start()
+    return stop
 
 
-async def _resolve(future: Future[str], writing: Coroutine[Any, Any, str]) -> None:
+async def _resolve(future: Future[str], write: Callable[[], Coroutine[Any, Any, str]]) -> None:
     """Hands on what comes of the writing, whatever it is, to the one who takes it."""
     try:
-        text = await writing
+        text = await write()
     except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
         future.set_exception(error)
     except BaseException as error:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ullage.errors import UllageError
 from ullage.fitting import Budget, FitPolicy, fit
@@ -21,10 +21,13 @@ from ullage.tokens import count, counter_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
 Summarize: TypeAlias = Callable[[str | None, Sequence[Message] | None], str | Awaitable[str | None] | None]
 """(prior summary or None, turns or None) → the new summary; sync or async."""
+Stop: TypeAlias = Callable[[], object]
+"""Breaks off what was started, from any thread, and does not wait for its end."""
+Start: TypeAlias = Callable[[Coroutine[Any, Any, None]], Stop]
+"""Has a summary written somewhere, at once or later, and returns at once."""
 
 INSTRUCTIONS = 512
 """Tokens that the summarizer's own prompt may need beside the turns."""
@@ -38,15 +41,17 @@ class SummaryRefused(UllageError):  # noqa: N818 - says what happened to an answ
 
 @dataclass(frozen=True, slots=True)
 class Summarizer:
-    """Who writes summaries, and how long they may be."""
+    """Who writes summaries, how long they may be, and where they are written."""
 
     summarize: Summarize
     max_chars: int
     """A longer summary is compressed, and cut where that does not help."""
-    model: str
-    """The model whose window the turns are fitted to."""
-    limit: int
-    """The most input tokens that it takes."""
+    model: str | None = None
+    """The model whose window the turns are fitted to; None where `summarize` sees to that itself."""
+    limit: int = 0
+    """The most input tokens that this model takes."""
+    start: Start | None = None
+    """Where they are written; None for the loop that runs, or a thread where there is none."""
 
     @classmethod
     def for_model(cls, summarize: Summarize, max_chars: int, model: str, limit: int) -> Summarizer:
@@ -56,7 +61,7 @@ class Summarizer:
 
     async def write(self, prior: str | None, turns: Sequence[Message]) -> str:
         """The summary of `prior` and `turns`, at most `max_chars` long; raises where there is none."""
-        given = fitted_to(self.model, self.limit, prior, turns)
+        given = turns if self.model is None else fitted_to(self.model, self.limit, prior, turns)
         whole = len(prior or "") + sum(len(text_of(turn.get("content"))) for turn in turns)
         text = await self._asked(prior, given)
         if len(text) > max(whole, len(prior or "")):

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING
 
+from ullage.classes import MAIN
 from ullage.cost.book import Account, Cap, Entry, Reservation
 from ullage.cost.memory import MemoryBook
 from ullage.cost.prices import cost_of, prices_of, worst_case
 from ullage.errors import BudgetExceeded, ConfigurationError
 from ullage.models import model_info
-from ullage.usage import MAIN, MONEY, dollars, read_usage
+from ullage.usage import MONEY, dollars, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

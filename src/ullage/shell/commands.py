@@ -55,6 +55,8 @@ async def _models(shell: Shell, _: str) -> None:
 
 
 async def _cost(shell: Shell, rest: str) -> None:
+    if rest not in {"", "detail", "reset"}:
+        raise ConfigurationError(":cost, :cost detail or :cost reset")
     if rest == "reset":
         shell.desk.context.reset_usage()
     shell.screen.say(showing.cost(shell.desk, detailed=rest == "detail"))
@@ -163,7 +165,7 @@ async def _sessions(shell: Shell, _: str) -> None:
 
 
 async def _resume(shell: Shell, rest: str) -> None:
-    shell.desk.resume(rest)
+    shell.resume(rest)
     shell.screen.dim(f"resumed, with {len(shell.desk.context)} turns")
     shell.tell_goal()
 
@@ -178,13 +180,19 @@ async def _export(shell: Shell, rest: str) -> None:
 
     if not rest:
         raise ConfigurationError(":export FILE.md or FILE.json")
-    path = (shell.runner.cwd / Path(rest).expanduser()).resolve()
     context = shell.desk.context
-    written = json.dumps(context.turns, indent=2) if path.suffix == ".json" else showing.as_markdown(context)
+    written = (
+        json.dumps(context.turns, indent=2)
+        if Path(rest).suffix == ".json"
+        else showing.as_markdown(context.turns)
+    )
     try:
+        path = (shell.runner.cwd / Path(rest).expanduser()).resolve()
         path.write_text(written, "utf-8", errors="replace")
     except OSError as error:
         raise ConfigurationError(f"{rest} cannot be written: {error.strerror}") from error
+    except (ValueError, RuntimeError) as error:  # a character that no name has, a home that there is not
+        raise ConfigurationError(f"{clean(rest)} is no name of a file: {error}") from error
     shell.screen.dim(f"{len(context)} turns written to {path.name}")
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ullage.config.seats import seat_for
+from ullage.classes import MAIN
+from ullage.config.seats import Seats, seat_for
 from ullage.config.using import (
     CHOSEN,
     chosen_model,
@@ -25,7 +26,7 @@ from ullage.cost import Ledger
 from ullage.errors import ConfigurationError
 from ullage.fitting import FitPolicy
 from ullage.messages import arguments_text, calls_of
-from ullage.shell.summarizing import summarizer, summarizer_model
+from ullage.shell.summarizing import Notes
 from ullage.tokens.calibration import Calibration
 from ullage.usage import Meter
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 ROLLING = "rolling-context"
 """The preference that says whether what does not fit is trimmed."""
-MAIN = "main"
-"""The class of turns that no rule sends elsewhere."""
 MOST_STEPS = 50
 """How many times in a row one question may lead to calls."""
 MOST_SESSIONS = 1_000
@@ -66,6 +65,14 @@ class Called:
     allowed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The model would have gone on calling, and was not asked again; the user may say so."""
+
+    calls: int
+    """How many times in a row it was asked, and called something each time."""
+
+
 class Desk:
     """One conversation at work; `open` makes it, `close` lets go of the models."""
 
@@ -85,8 +92,8 @@ class Desk:
         """Where the shell was opened: the project that the bill names."""
         self.seat = seat
         """Who answers now."""
-        self._environ = environ
-        self._routed: dict[str, Seat] = {}
+        self._seats = Seats(seat, settings, environ)
+        self._notes = Notes(settings, self._seats)
         self._limits: dict[str, int] = {}
         """What the models of classes were last held to: a provider's refusal may have lowered it."""
         self._tools: tuple[Tool, ...] = ()
@@ -106,11 +113,15 @@ class Desk:
     ) -> Desk:
         """A desk with a new conversation, or with the one whose name begins with `session` as it was left."""
         found = uuid.uuid4().hex if session is None else named(kept, session)
-        chosen = chosen_model(settings, kept.preferences, model)
+        chosen, _ = chosen_model(settings, kept.preferences, model)
         ledger = ledger_of(settings, kept, found, cwd)
         calibration = Calibration(kept.calibration)
         seat = await seat_for(chosen, settings, environ=environ, ledger=ledger, calibration=calibration)
-        return cls(settings, kept, environ, cwd, seat, session=found)
+        try:
+            return cls(settings, kept, environ, cwd, seat, session=found)
+        except BaseException:
+            await seat.close()
+            raise
 
     def _take_up(self, session: str) -> None:
         """Goes on with a conversation, or begins it."""
@@ -124,23 +135,24 @@ class Desk:
             **({} if prompt is None else {"system_prompt": prompt}),
             policy=FitPolicy(recall=True),
             meter=meter,
-            summarize=summarizer(settings, self._environ, self.seat.client, meter),
-            summarizer_model=summarizer_model(settings),
+            summarize=self._notes.summarizer(meter),
         )
         context.roll(bool(self.kept.preferences.get(ROLLING, settings.context.rolling)))
+        context.pursuing = False  # a goal that did not end waits until it is taken up
         self.context = context
         self._send_tools()
 
     async def use_model(self, name: str) -> None:
         """Goes on with another model; where it cannot be opened, all stays as it was."""
-        before, seat = self.seat, await self._opened(self.settings.model(name))
+        before, seat = self.seat, await self._seats.get(self.settings.model(name))
+        left = seat
         try:
             self._sit(seat)
-        except BaseException:
-            await seat.close()
-            raise
-        self.kept.preferences.set(CHOSEN, name)
-        await before.close()
+            left = before
+            self.kept.preferences.set(CHOSEN, name)
+        finally:
+            if before.client is not seat.client:
+                await self._seats.let_go(left)
 
     def resume(self, session: str) -> None:
         """Goes on with the conversation whose name begins so, with the model that answers now."""
@@ -148,14 +160,14 @@ class Desk:
         listed = self.context.project
         self._take_up(session)
         self.context.set_project(listed)
-        ledger = ledger_of(self.settings, self.kept, session, self.cwd)
-        for seat in (self.seat, *self._routed.values()):
-            seat.client.ledger = ledger
+        self._notes.break_off()  # on the bill of the conversation that it is about
+        self._seats.bill(ledger_of(self.settings, self.kept, session, self.cwd))
 
     async def close(self) -> None:
-        """Lets go of the models."""
-        for seat in (self.seat, *self._routed.values()):
-            await seat.close()
+        """Breaks off the summary that is being written, and lets go of the models."""
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self._seats.close)
+            closing.callback(self._notes.close)
 
     # Who answers ------------------------------------------------------------------------------------
 
@@ -182,32 +194,21 @@ class Desk:
             return
         with self.context.meanwhile():
             self._sit(seat)
-            self.context.hold_to(self._limits.get(kind, self.context.limit))
+            self.context.hold_to(self._limits.get(seat.model.name, self.context.limit))
             try:
                 yield
             finally:
-                self._limits[kind] = self.context.limit
+                self._limits[seat.model.name] = self.context.limit
                 self.seat = before
 
     async def _seat_of(self, kind: str) -> Seat:
         """Who answers the turns of a class; without a model of its own, whoever answers now."""
         routing = self.settings.routing
         prompt = None if kind == MAIN else routing.system_prompts.get(kind)
-        if kind not in routing.models:
-            return replace(self.seat, prompt=prompt)
-        if kind not in self._routed:
-            self._routed[kind] = await self._opened(self.settings.route(kind).model)
-        return replace(self._routed[kind], prompt=prompt)
-
-    async def _opened(self, model: ModelSettings) -> Seat:
-        client = self.client
-        return await seat_for(
-            model,
-            self.settings,
-            environ=self._environ,
-            ledger=client.ledger,
-            calibration=client.calibration,
-        )
+        seat = self.seat
+        if kind in routing.models:
+            seat = await self._seats.get(self.settings.route(kind).model)
+        return replace(seat, prompt=prompt)
 
     def _sit(self, seat: Seat) -> None:
         self.context.use_model(**seat.held)
@@ -229,8 +230,13 @@ class Desk:
 
     # Turns ------------------------------------------------------------------------------------------
 
-    async def answer(self, allow: Allow, *, category: str = "main") -> AsyncIterator[TurnEvent | Called]:
-        """What the model says to the conversation as it stands; it goes on after each call until it ends."""
+    async def answer(
+        self, allow: Allow, *, category: str = MAIN
+    ) -> AsyncIterator[TurnEvent | Called | Stopped]:
+        """What the model says to the conversation as it stands; it goes on after each call until it ends.
+
+        After too many in a row it is not asked again, and the last event says so.
+        """
         seat = self.seat
         try:
             for _ in range(MOST_STEPS):
@@ -249,6 +255,7 @@ class Desk:
                     yield await self._called(
                         call["id"], call["function"]["name"], arguments_text(call), allow
                     )
+            yield Stopped(MOST_STEPS)
         finally:
             self.context.interrupt()
 

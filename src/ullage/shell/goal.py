@@ -9,7 +9,6 @@ the model says so, where a bound is reached, or where the user stops it.
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -17,25 +16,23 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.classes import GOAL
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
 from ullage.shell.hearing import Heard, hear
-from ullage.shell.safety import classify
+from ullage.shell.interrupting import leave, on_press, stoppable
+from ullage.shell.offering import FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED, offer
 from ullage.shell.screen import write
 from ullage.shell.status import dollars
-from ullage.shell.suggestions import ALWAYS, ASKED, MARK, SKIPPED, commands_in, ending_in
+from ullage.shell.suggestions import MARK, commands_in, ending_in
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
 
     from ullage.shell.desk import Desk
     from ullage.shell.loop import Shell
-    from ullage.shell.safety import Verdict
 
-CATEGORY = "goal"
-"""What the bill calls these requests."""
 PATIENCE = 3
 """How many answers in a row may do nothing before the goal counts as blocked."""
 
@@ -51,8 +48,8 @@ NOT_RUN = "[command not run, as the user paused before it] {}"
 
 ENDS = frozenset({"complete", "blocked", "stopped"})
 """How a goal may end other than by a bound."""
-GRANTABLE = frozenset({"read-only", "writes"})
-"""The kinds that the user may allow for as long as the goal is pursued."""
+CHOICES = RUN + SKIP + FOR_GOOD + GRANT + PAUSE
+"""What the user may do with a command that has to be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +117,16 @@ async def pursue(shell: Shell, text: str, *, clock: Callable[[], float] = time.m
     context = shell.desk.context
     if not text and not context.goal:
         raise ConfigurationError("there is no goal to go on with; :goal TEXT sets one")
-    if text:
-        context.goal = text
-    async with shell.desk.routed(CATEGORY):
-        pursuit = _Pursuit(shell, OPENING if text else RESUMED, clock)
-        with pursuit.listening():
-            outcome = await pursuit.run()
+    async with shell.desk.routed(GOAL):
+        if text:
+            context.goal = text
+        context.pursuing = True
+        try:
+            pursuit = _Pursuit(shell, OPENING if text else RESUMED, clock)
+            with on_press(pursuit.press):
+                outcome = await pursuit.run()
+        finally:
+            context.pursuing = False
     context.goal = ""
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
     said = f": {outcome.text}" if outcome.text else ""
@@ -150,7 +151,10 @@ class _Pursuit:
         self._idle = 0
         self._granted: set[str] = set()
         self._pressed = False
-        self._hearing: asyncio.Task[None] | None = None
+
+    def press(self) -> None:
+        """Ctrl-C: it pauses as soon as it can, as often as it is pressed."""
+        self._pressed = True
 
     async def run(self) -> Outcome:
         """Step after step, until one of them is the last."""
@@ -199,11 +203,10 @@ class _Pursuit:
     async def _heard(self) -> Heard:
         """What the model says; what has come so far where it is stopped."""
         heard = Heard()
-        listening = hear(self.shell, heard, category=CATEGORY, enough=lambda: self._reached() is not None)
-        self._hearing = asyncio.ensure_future(listening)
+        listening = hear(self.shell, heard, category=GOAL, enough=lambda: self._reached() is not None)
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
-                await self._hearing
+                await stoppable(listening, tell=self.screen.dim, pressed=self.press)
         except asyncio.CancelledError:
             if not self._pressed:
                 raise
@@ -214,7 +217,6 @@ class _Pursuit:
             heard.told = False
             self._began -= self._seconds_left() or 0  # two clocks may differ by a little
         finally:
-            self._hearing = None
             self._estimated = self._estimated or not heard.told
             self.desk.context.interrupt()
         return heard
@@ -235,40 +237,14 @@ class _Pursuit:
 
     async def _offered(self, command: str) -> bool:
         """Runs a command, after a question where it needs one; whether the user wants a pause."""
-        verdict = classify(command, cwd=self.shell.runner.cwd)
-        chosen = "r" if self._may_run(command, verdict) else self._ask_for(command, verdict)
-        if chosen == "a":
-            preferences = self.desk.kept.preferences
-            preferences.set(ALWAYS, sorted({*preferences.get(ALWAYS, []), command}))
-        elif chosen == "k":
-            self._granted.add(verdict.kind)
-        if chosen in {"s", "p"}:
-            self.desk.context.append_exec_output((SKIPPED if chosen == "s" else NOT_RUN).format(command))
-            return chosen == "p"
+        chosen = offer(self.shell, command, CHOICES, granted=self._granted, ask=self._ask)
+        if chosen != RUN:
+            self.desk.context.append_exec_output((SKIPPED if chosen == SKIP else NOT_RUN).format(command))
+            return chosen == PAUSE
         self.screen.dim(f"$ {command}")
         with self._alarm():
             ran = await self.shell.execute(command)
         return ran.interrupted or self._pressed
-
-    def _may_run(self, command: str, verdict: Verdict) -> bool:
-        """Whether it runs unasked, which a destructive one never does."""
-        if verdict.kind == "destructive":
-            return False
-        return (
-            verdict.kind not in ASKED[self.desk.settings.shell.confirm]
-            or verdict.kind in self._granted
-            or command in self.desk.kept.preferences.get(ALWAYS, [])
-        )
-
-    def _ask_for(self, command: str, verdict: Verdict) -> str:
-        choices = {"r": "run", "s": "skip"}
-        if verdict.kind != "destructive":
-            choices["a"] = "always"
-        if verdict.kind in GRANTABLE:
-            choices["k"] = f"all {verdict.kind} ones of this goal"
-        choices["p"] = "pause"
-        self.screen.dim(f"{verdict.kind}: {verdict.reason}")
-        return self._ask(f"$ {command}", choices, refuse="s")
 
     # The user ---------------------------------------------------------------------------------------
 
@@ -291,10 +267,15 @@ class _Pursuit:
             return self.screen.ask(question, choices, refuse=refuse)
 
     def _instruction(self) -> str:
-        """A line that the user types; empty at Ctrl-D."""
+        """A line that the user types; empty at Ctrl-C and Ctrl-D."""
         with self._waiting():
             write(self.screen.console.file, "instruct> ")
-            return self.screen.keyboard.readline().strip()
+            try:
+                with self.screen.loud(), on_press(leave):
+                    return self.screen.keyboard.readline().strip()
+            except KeyboardInterrupt:
+                write(self.screen.console.file, "\n")
+                return ""
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -303,26 +284,6 @@ class _Pursuit:
             yield
         finally:
             self._began += self._clock() - since
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Ctrl-C pauses meanwhile, as often as it is pressed; in other threads it is not ours to take."""
-        before = signal.getsignal(signal.SIGINT)
-        if before is None or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-
-        def press(_: int, __: FrameType | None) -> None:
-            self._pressed = True
-            if self._hearing is not None:
-                loop.call_soon_threadsafe(self._hearing.cancel)
-
-        signal.signal(signal.SIGINT, press)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     # Bounds -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ullage.broker.events import Reasoning, Text
-from ullage.shell.desk import Called
+from ullage.classes import MAIN
+from ullage.shell.desk import Called, Stopped
 from ullage.shell.screen import write
 from ullage.turn import Settled
 
@@ -47,7 +48,7 @@ class Heard:
 
 
 async def hear(
-    shell: Shell, heard: Heard, *, category: str = "main", enough: Callable[[], bool] = lambda: False
+    shell: Shell, heard: Heard, *, category: str = MAIN, enough: Callable[[], bool] = lambda: False
 ) -> None:
     """Asks the model and shows what it says; after a call, stops where it is `enough`."""
     screen, answers = shell.screen, shell.desk.answer(shell.allow, category=category)
@@ -67,6 +68,8 @@ async def hear(
                     if enough():
                         break
                     shown.feed("")  # the model is asked again, or the next tool is called
+                elif isinstance(event, Stopped):
+                    screen.dim(f"stopped after {event.calls} rounds of calls; ask to go on")
                 elif isinstance(event, Settled):
                     shown.end()
                     heard.told = heard.told and event.told
@@ -89,3 +92,6 @@ async def _ticking(shown: Streamed) -> AsyncIterator[None]:
         yield
     finally:
         ticking.cancel()
+        await asyncio.wait({ticking})
+        if not ticking.cancelled():
+            ticking.result()  # it ended by itself, which only an error makes it do

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from prompt_toolkit.history import History
@@ -30,8 +30,8 @@ def secure(path: Path) -> None:
         os.close(handle)
 
 
-def remembering(path: Path | None, most: int) -> History:
-    """What was typed, in a file or only for as long as the shell is open."""
+def remembering(path: Path | None, most: int, failed: Callable[[OSError], None]) -> History:
+    """What was typed, in a file or only for as long as the shell is open; `failed` hears what is not kept."""
     from prompt_toolkit.history import History  # noqa: PLC0415 - only a terminal pays for it
 
     class Remembering(History):
@@ -46,8 +46,10 @@ def remembering(path: Path | None, most: int) -> History:
 
         def store_string(self, string: str) -> None:
             if path is not None:
-                with suppress(OSError):  # a full disk is no reason to lose what was typed
+                try:
                     keep(path, string)
+                except OSError as error:  # a full disk is no reason to lose what was typed
+                    failed(error)
 
     return Remembering()
 

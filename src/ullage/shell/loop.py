@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,13 @@ from ullage.shell.completing import complete
 from ullage.shell.deciding import decide
 from ullage.shell.goal import pending
 from ullage.shell.hearing import Heard, hear
+from ullage.shell.interrupting import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
+from ullage.shell.offering import EDIT, FOR_GOOD, RUN, SKIP, SKIPPED, offer
 from ullage.shell.routing import route
-from ullage.shell.safety import classify
 from ullage.shell.status import Figure, git_branch, render
-from ullage.shell.suggestions import ALWAYS, ASKED, SKIPPED, commands_in
+from ullage.shell.suggestions import commands_in
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Iterable, Mapping
     from decimal import Decimal
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from ullage.tokens import Count
     from ullage.turn import Settled
 
-CHOICES = {"r": "run", "e": "edit", "s": "skip", "a": "always"}
+CHOICES = RUN + EDIT + SKIP + FOR_GOOD
+"""What the user may do with a suggested command."""
 LEAVES = ("exit", "logout")
 """Commands that would end a shell end this one."""
 TOOLS = "always-call"
@@ -56,21 +58,37 @@ class Shell:
 
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
         """Acts on a line, and on all that come until the end; nothing that goes wrong in a turn ends it."""
-        while not self.over:
-            if line is None:
-                edited, self._edited = self._edited, ""
-                line = prompt.read(edited, run=loop.run)
-            if line is None:
-                break
-            try:
-                loop.run(self.act(line))
-            except KeyboardInterrupt:
-                self.screen.dim("stopped")
-            except UllageError as error:
-                self.screen.error(str(error))
-                if isinstance(error, ContextOverflowError):  # it would go with every further question
-                    self.screen.dim(":undo takes the question back, :reset begins anew")
-            line = None
+        # Quiet all the time: a ^C that the terminal shows between a turn and the prompt would shift both.
+        with on_press(nothing if self.screen.is_interactive else leave), self.screen.quiet():
+            while not self.over:
+                if line is None:
+                    edited, self._edited = self._edited, ""
+                    line = prompt.read(edited, run=loop.run)
+                if line is None:
+                    break
+                self._turn(line, loop)
+                line = None
+
+    def _turn(self, line: str, loop: asyncio.Runner) -> None:
+        """Acts on a line; Ctrl-C stops that, and where nobody could type another line the whole as well."""
+        try:
+            loop.run(stoppable(self.act(line), tell=self.screen.dim))
+        except (asyncio.CancelledError, BrokenOff):
+            if not self.screen.is_interactive:
+                raise KeyboardInterrupt from None
+            self.screen.dim("stopped")
+        except NotEnding:
+            self.screen.error(f"it does not stop: ullage --resume {self.desk.context.session} goes on")
+            raise KeyboardInterrupt from None
+        except UllageError as error:
+            self.screen.error(str(error))
+            if isinstance(error, ContextOverflowError):  # it would go with every further question
+                self.screen.dim(":undo takes the question back, :reset begins anew")
+
+    def resume(self, session: str) -> None:
+        """Goes on with another conversation; what was shown of this one does not hold for it."""
+        self.desk.resume(session)
+        self._cost, self._failure = None, ""
 
     def tell_goal(self) -> None:
         """Says that the conversation has a goal that has not ended, where it has."""
@@ -97,7 +115,8 @@ class Shell:
 
     async def execute(self, line: str) -> Ran:
         """Runs a command, shows what it prints, and keeps that for the next question."""
-        ran = self.runner.run(line)
+        with self.screen.loud():
+            ran = self.runner.run(line)
         context = self.desk.context
         if ran.whole is not None:
             self.desk.kept.journal.keep(context.session, [ran.whole])
@@ -117,14 +136,15 @@ class Shell:
         heard = Heard()
         async with self.desk.routed(routed.kind):
             self.desk.context.append_user(routed.question)
-            await hear(self, heard)
+            await hear(self, heard, category=routed.kind)
         for command in commands_in(heard.text):
             await self._offer(command)
+            await asyncio.sleep(0)  # Ctrl-C that was pressed between two of them stops here
 
     def tell(self, settled: Settled) -> None:
-        """Says what a turn is the first to have crossed, and what left the window."""
+        """Says which warnings were reached, by this turn or behind it, and what left the window."""
         self._cost = settled.cost
-        for warning in settled.warnings:
+        for warning in self.desk.context.meter.untold():
             self.screen.error(warning.text)
         done = Counter(kind for kind, *_ in settled.fitted.record.pending)
         gone, cut = done.pop("evict", 0), done.total()
@@ -145,27 +165,15 @@ class Shell:
         chosen = self.screen.ask(f"{tool} {arguments[:200]}", choices, refuse="n")
         if chosen == "a" and servers is not None:
             servers.always.add(tool)
-            self.desk.kept.preferences.set(TOOLS, sorted(servers.always))
+            self.desk.kept.preferences.change(TOOLS, lambda known: sorted({*known, tool}), [])
         return chosen != "n"
 
     async def _offer(self, command: str) -> None:
-        """Shows a suggested command and its class, and runs it if the user says so."""
-        verdict = classify(command, cwd=self.runner.cwd)
-        always = set(self.desk.kept.preferences.get(ALWAYS, []))
-        asked = verdict.kind in ASKED[self.desk.settings.shell.confirm] and command not in always
-        if not asked and verdict.kind != "destructive":
+        """Does with a suggested command what the rule or the user says."""
+        chosen = offer(self, command, CHOICES)
+        if chosen == RUN:
             await self.execute(command)
-            return
-        choices = dict(CHOICES)
-        if verdict.kind == "destructive":
-            del choices["a"]
-        self.screen.dim(f"{verdict.kind}: {verdict.reason}")
-        chosen = self.screen.ask(f"$ {command}", choices, refuse="s")
-        if chosen == "a":
-            self.desk.kept.preferences.set(ALWAYS, sorted(always | {command}))
-        if chosen in {"r", "a"}:
-            await self.execute(command)
-        elif chosen == "e":
+        elif chosen == EDIT:
             self._edited = f"!{command}"
         else:
             self.desk.context.append_exec_output(SKIPPED.format(command))
@@ -242,7 +250,7 @@ class Shell:
             "cwd": self.runner.cwd,
             "git": git_branch(self.runner.cwd),
         }
-        if context.goal:
+        if context.in_goal_mode:
             figures["mode"] = "goal"
         return figures if written is None else {**figures, "output_tokens": Figure(written, estimate=True)}
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import threading
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.broker.about import ABOUT, EMBEDDED
 from ullage.config.using import chosen_model, runs_here
+from ullage.shell.apart import apart
+from ullage.shell.interrupting import leave, nothing, on_press, stoppable
 from ullage.shell.prompt import PATIENCE
 from ullage.shell.status import check, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from ullage.config import ModelSettings, Settings
@@ -25,6 +30,11 @@ if TYPE_CHECKING:
     from ullage.shell.prompt import Prompt, Suggestion
     from ullage.shell.screen import Screen
     from ullage.store import Store
+
+WORD = "ullage"
+"""What is counted first, so that nobody waits for the first count."""
+PAUSE = 0.02
+"""Seconds between two steps of loading: what was typed meanwhile is dealt with, and leaving is noticed."""
 
 
 class Opening:
@@ -42,11 +52,12 @@ class Opening:
         model: str | None = None,
     ) -> None:
         check(settings.shell.status)
-        self.model = chosen_model(settings, kept.preferences, model)
+        self.model, self.notice = chosen_model(settings, kept.preferences, model)
         self._settings, self._kept, self._screen = settings, kept, screen
         self._environ, self._cwd, self._session = environ, cwd, session
         self._task: asyncio.Task[Shell] | None = None
         self._ended = threading.Event()
+        self._left = threading.Event()
 
     def begin(self, then: Callable[[BaseException | None], None] = lambda _: None) -> None:
         """Begins, on the loop that runs now; `then` is told when it is open, or why it is not."""
@@ -69,8 +80,8 @@ class Opening:
         return task.result() if task is not None and is_open else None
 
     async def _open(self) -> Shell:
-        # What takes its time is done in a thread, so that keys are heard meanwhile.
-        await asyncio.to_thread(_warm, self.model)
+        # What takes its time is done in a thread: keys are heard meanwhile, and who leaves does not wait.
+        await apart(partial(_warm, self.model, self._left))
         gc.freeze()  # what is loaded by now stays
         gc.enable()
         from ullage.shell.desk import Desk
@@ -85,18 +96,26 @@ class Opening:
             session=self._session,
             model=self.model.name,
         )
-        return Shell(desk, self._screen, Runner(cwd=self._cwd, environ=self._environ))
+        async with AsyncExitStack() as undoing:
+            undoing.push_async_callback(desk.close)
+            runner = Runner(cwd=self._cwd, environ=self._environ)
+            undoing.callback(runner.close)
+            shell = Shell(desk, self._screen, runner)
+            undoing.pop_all()
+        return shell
 
     async def close(self) -> None:
         """Ends what was opened, or is being opened."""
+        self._left.set()
         task = self._task
         if task is None:
             return
         task.cancel()
         await asyncio.wait([task])
         if self.shell is not None:
-            self.shell.runner.close()
-            await self.shell.close()
+            async with AsyncExitStack() as closing:
+                closing.push_async_callback(self.shell.close)
+                closing.callback(self.shell.runner.close)
 
     # The first prompt -------------------------------------------------------------------------------
 
@@ -105,13 +124,15 @@ class Opening:
         if self._session is not None or not self._screen.is_interactive:
             loop.run(self.opened())  # nobody types ahead of a conversation that they go on with
         self._greet()
-        while (line := prompt.read(run=loop.run, behind=lambda: self.begin(prompt.told))) is not None:
-            try:
-                shell = loop.run(self.opened())
-            except KeyboardInterrupt:
-                self._screen.dim("stopped")
-            else:
-                return shell.run(prompt, loop, line)
+        with on_press(nothing if self._screen.is_interactive else leave):
+            while (line := prompt.read(run=loop.run, behind=lambda: self.begin(prompt.told))) is not None:
+                waiting = stoppable(self.opened(), tell=self._screen.dim, patience=math.inf)
+                try:
+                    shell = loop.run(waiting)
+                except asyncio.CancelledError:
+                    self._screen.dim("stopped")
+                else:
+                    return shell.run(prompt, loop, line)
         return None
 
     def _greet(self) -> None:
@@ -122,7 +143,7 @@ class Opening:
             for line in ABOUT.splitlines():
                 self._screen.dim(line)
         self._screen.dim(f"{self.model.name} answers. :help lists the commands; Ctrl-D leaves.")
-        for notice in self._settings.notices:
+        for notice in filter(None, (*self._settings.notices, self.notice)):
             self._screen.dim(notice)
         if self.shell is not None:
             self.shell.tell_goal()
@@ -141,11 +162,22 @@ class Opening:
         return () if shell is None else shell.complete(text)
 
 
-def _warm(model: ModelSettings) -> None:
-    """Loads what the first status and the first question need: modules, and the model's vocabulary."""
+def _warm(model: ModelSettings, left: threading.Event) -> None:
+    """Loads what the first status and the first question need, step by step, until the user has left."""
+    for _ in _loading(model):
+        if left.wait(PAUSE):
+            return
+
+
+def _loading(model: ModelSettings) -> Iterator[None]:
+    """Modules, and the model's vocabulary; a step cannot be broken off, and nothing else runs meanwhile."""
     import ullage.shell.loop  # noqa: F401 - and with it all that a shell is made of
     from ullage.tokens import count
+    from ullage.tokens.bounds import ASKED, ASKING
+    from ullage.tokens.families import family_of
+    from ullage.tokens.vocabularies import vocabulary
 
+    yield
     name = model.model or model.name
     if runs_here(model):
         from ullage.broker.embedded import count_exactly
@@ -153,4 +185,11 @@ def _warm(model: ModelSettings) -> None:
 
         count_exactly()
         name = SMOLLM2.model
-    count([{"role": "user", "content": "ullage"}], model=name)
+    else:
+        family = family_of(name)
+        for each in (family.vocabulary, *(ASKED if family.bound in ASKING else ())):
+            loaded = vocabulary(each)
+            yield
+            loaded.count(WORD)
+            yield
+    count([{"role": "user", "content": WORD}], model=name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.shell.apart import apart
 from ullage.shell.history import remembering, secure
 from ullage.shell.screen import neutral
 
@@ -46,14 +46,17 @@ class Suggestion(NamedTuple):
 def is_open(text: str) -> bool:
     """Whether the input goes on in the next line: after a backslash, in a fence, or within quotation marks.
 
-    Two empty lines at the end close it all the same, so that nobody is caught by a stray quotation mark.
+    Two empty lines at the end close quotation marks, so that nobody is caught by a stray one; a fence ends
+    with its end only, as code has empty lines.
     """
-    if len(_FENCE.findall(text)) % 2:
-        return True
-    if text.endswith("\n\n") or not text.strip():
-        return False
-    ends = text[-1:] == "\\" and (len(text) - len(text.rstrip("\\"))) % 2 == 1
-    return ends or _is_quoted(text)
+    return is_joined(text) or (not text.endswith("\n\n") and _is_quoted(text))
+
+
+def is_joined(text: str) -> bool:
+    """Whether the next line belongs to it by its own signs: a backslash at the end, which no other escapes,
+    or a fence without an end."""
+    backslashes = len(text) - len(text.rstrip("\\"))
+    return backslashes % 2 == 1 or len(_FENCE.findall(text)) % 2 == 1
 
 
 def _is_quoted(text: str) -> bool:
@@ -81,18 +84,17 @@ class Prompt:
         complete: Callable[[str], Iterable[Suggestion]],
         status: Callable[[], str],
         *,
-        continues: Callable[[str], bool] = is_open,
-        mark: str = MARK,
         most_history: int = 10_000,
     ) -> None:
         self._screen = screen
         self._history_path = history_path
         self._complete = complete
         self._status = status
-        self._continues = continues
-        self._mark = mark
         self._most_history = most_history
         self._session: PromptSession[str] | None = None
+        self._unkept: OSError | None = None
+        """Why the last input was not kept, until that is told."""
+        self._has_told = False
         self._shown = ""
         """The status as it was when the prompt appeared; a key press does not ask for it again."""
 
@@ -114,14 +116,18 @@ class Prompt:
         self._shown = neutral(self._status())
         if behind is not None:
             session.app.after_render += _once(behind)
+        alone = run is None
         if run is None:
             import asyncio  # noqa: PLC0415 - a terminal needs it anyway, a pipe does not
 
             run = asyncio.run
         try:
-            return run(session.prompt_async(default=default))
+            # Where a loop is given, so is somebody who hears Ctrl-C: there is no moment in which nobody does.
+            return run(session.prompt_async(default=default, handle_sigint=alone))
         except EOFError:
             return None
+        finally:
+            self._tell_unkept()
 
     def told(self, error: BaseException | None) -> None:
         """What was behind the prompt is there: the status is looked at again, or the prompt ends with why."""
@@ -134,13 +140,22 @@ class Prompt:
         self._shown = neutral(self._status())
         session.app.invalidate()
 
+    def _tell_unkept(self) -> None:
+        """Says once that what was typed is not kept, where that is so."""
+        why, self._unkept = self._unkept, None
+        if why is not None and not self._has_told:
+            self._has_told = True
+            self._screen.dim(f"what you type is not kept: {self._history_path}: {why.strerror}")
+
+    def _failed(self, why: OSError) -> None:
+        self._unkept = why  # told when the prompt is left: now it stands on the screen
+
     def _read_plain(self) -> str | None:
-        """A line, with those that a backslash or an open fence joins to it."""
+        """A line, with those that are joined to it; quotation marks do not, as nobody could close them."""
         lines: list[str] = []
         while line := self._screen.keyboard.readline():
             lines.append(line.removesuffix("\n").removesuffix("\r"))
-            text = "\n".join(lines)
-            if not (text.endswith("\\") or len(_FENCE.findall(text)) % 2):
+            if not is_joined("\n".join(lines)):
                 break
         return "\n".join(lines) if lines else None
 
@@ -151,7 +166,7 @@ class Prompt:
 
         plain = not self._screen.has_colour
         session: PromptSession[str] = PromptSession(
-            message=[("class:mark", self._mark)],
+            message=[("class:mark", MARK)],
             prompt_continuation=lambda width, _, wraps: [
                 ("class:more", ("" if wraps else MORE).rjust(width))
             ],
@@ -186,9 +201,10 @@ class Prompt:
             try:
                 secure(path)
             except OSError as error:
-                self._screen.dim(f"what you type is not kept: {path}: {error.strerror}")
+                self._failed(error)
+                self._tell_unkept()
                 path = None
-        return remembering(path and path.resolve(), self._most_history)
+        return remembering(path and path.resolve(), self._most_history, self._failed)
 
     def _bindings(self) -> KeyBindings:
         from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
@@ -199,7 +215,7 @@ class Prompt:
         @bound.add("enter", filter=~completion_is_selected)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
-            if self._continues(buffer.text):
+            if is_open(buffer.text):
                 buffer.newline(copy_margin=False)
             else:
                 buffer.validate_and_handle()
@@ -289,43 +305,17 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
             ]
 
         async def get_completions_async(self, document: Any, event: Any) -> AsyncGenerator[Completion, None]:
-            for each in await _apart(lambda: self.get_completions(document, event)):
+            for each in await _found(lambda: self.get_completions(document, event)):
                 yield each
 
     return Injected()
 
 
-async def _apart(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
-    """What a function finds in a thread of its own; nothing where it takes too long.
-
-    The thread may be left behind, which those of the loop's own pool may not: leaving the prompt waits for
-    them, and a folder whose server is gone would hold up the next command.
-    """
+async def _found(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
+    """What a function finds; nothing where it takes too long."""
     import asyncio  # noqa: PLC0415 - see Prompt.read
-    import threading  # noqa: PLC0415 - the same
 
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[Iterable[Any]] = loop.create_future()
-
-    def settle(result: Iterable[Any] | None, error: Exception | None) -> None:
-        if found.done():
-            return  # nobody waits any more
-        if error is None:
-            found.set_result(result or ())
-        else:
-            found.set_exception(error)
-
-    def work() -> None:
-        result, raised = None, None
-        try:
-            result = find()
-        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
-            raised = error
-        with suppress(RuntimeError):  # the prompt is left, and its loop closed
-            loop.call_soon_threadsafe(settle, result, raised)
-
-    threading.Thread(target=work, daemon=True).start()
     try:
-        return await asyncio.wait_for(found, PATIENCE)
+        return await asyncio.wait_for(apart(find), PATIENCE)
     except TimeoutError:
         return ()

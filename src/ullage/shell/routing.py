@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.shell.desk import MAIN
+from ullage.classes import MAIN
+from ullage.config.keys import FIXED_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ullage.config.settings import RoutingSettings
 
-UNASKED = frozenset({"goal", "summarize"})
-"""Classes whose turns nobody types."""
 _NAMED = re.compile(r"@([\w-]+)\s+(?=\S)")
 
 
@@ -30,7 +29,7 @@ class Routed(NamedTuple):
 def classes(routing: RoutingSettings) -> Sequence[str]:
     """The classes that a question may name."""
     configured = {*routing.models, *routing.system_prompts, *routing.rules}
-    return (MAIN, *sorted(configured - UNASKED - {MAIN}))
+    return (MAIN, *sorted(configured - FIXED_CLASSES.keys()))
 
 
 def route(question: str, routing: RoutingSettings) -> Routed:

@@ -91,6 +91,7 @@ class Screen:
         self.keyboard = sys.stdin if keyboard is None else keyboard
         """Where answers and lines of input come from."""
         self._answer: Streamed | None = None
+        self._is_quiet = False
 
     @property
     def is_terminal(self) -> bool:
@@ -177,13 +178,32 @@ class Screen:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Keys pressed meanwhile do not appear in what is shown; they wait for the next prompt."""
+        """Keys pressed meanwhile do not appear in what is shown, and wait for the next prompt.
+
+        Nor does Ctrl-C throw away what was written and is still on its way to the terminal. Within what is
+        quiet already this does nothing: whoever made it so ends it, whichever of the two is left first.
+        """
+        if self._is_quiet or not self.is_interactive:
+            yield
+            return
+        import termios  # noqa: PLC0415 - not on every platform
+
+        self._is_quiet = True
+        try:
+            with _changed(self.keyboard.fileno(), off=termios.ECHO, on=termios.NOFLSH):
+                yield
+        finally:
+            self._is_quiet = False
+
+    @contextmanager
+    def loud(self) -> Iterator[None]:
+        """Within what is quiet: all is as usual, for a command or a line that is typed."""
         if not self.is_interactive:
             yield
             return
         import termios  # noqa: PLC0415 - not on every platform
 
-        with _changed(self.keyboard.fileno(), termios.ECHO):
+        with _changed(self.keyboard.fileno(), off=termios.NOFLSH, on=termios.ECHO):
             yield
 
 
@@ -233,19 +253,19 @@ def keys(keyboard: TextIO) -> Iterator[int]:
     import termios  # noqa: PLC0415 - not on every platform
 
     handle = keyboard.fileno()
-    with _changed(handle, termios.ECHO | termios.ICANON | termios.ISIG):
+    with _changed(handle, off=termios.ECHO | termios.ICANON | termios.ISIG):
         termios.tcflush(handle, termios.TCIFLUSH)
         yield handle
 
 
 @contextmanager
-def _changed(handle: int, off: int) -> Iterator[None]:
-    """A terminal without these local modes, which it has again afterwards."""
+def _changed(handle: int, *, off: int = 0, on: int = 0) -> Iterator[None]:
+    """A terminal without these local modes and with those, which afterwards are as they were."""
     import termios  # noqa: PLC0415 - not on every platform
 
     before = termios.tcgetattr(handle)
     changed = termios.tcgetattr(handle)
-    changed[3] &= ~off
+    changed[3] = changed[3] & ~off | on
     changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
     termios.tcsetattr(handle, termios.TCSADRAIN, changed)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from ullage.broker.about import EMBEDDED
 from ullage.config.using import prices_by_name, runs_here
 from ullage.drawing import BLOCKS, bar, clean, short, with_free
 from ullage.errors import ContextOverflowError
-from ullage.messages import calls_of, text_of
+from ullage.messages import arguments_text, calls_of, text_of
 from ullage.usage import detail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -128,10 +129,18 @@ def said(turn: Message) -> str:
     return " ".join(filter(None, (text_of(turn.get("content")), calls)))
 
 
-def as_markdown(context: Context) -> str:
-    """The whole conversation as a document."""
-    parts = []
-    for turn in context.turns:
-        text = said(turn)
-        parts.append(f"## {turn['role']}\n\n" + (f"```\n{text}\n```" if turn["role"] == "tool" else text))
-    return "\n\n".join(parts) + "\n"
+def as_markdown(turns: Sequence[Message]) -> str:
+    """The whole conversation as a document: what was said, what was called with what, and what that gave."""
+    return "\n\n".join(f"## {turn['role']}\n\n{_in_markdown(turn)}".rstrip() for turn in turns) + "\n"
+
+
+def _in_markdown(turn: Message) -> str:
+    text = text_of(turn.get("content"))
+    calls = (f"{call['function']['name']}\n\n{_fenced(arguments_text(call))}" for call in calls_of(turn))
+    return "\n\n".join(filter(None, (_fenced(text) if turn["role"] == "tool" else text, *calls)))
+
+
+def _fenced(text: str) -> str:
+    """A text in a fence that nothing in it can end."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"

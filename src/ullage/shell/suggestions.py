@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import NamedTuple
 
 MARK = "CMD: "
-ALWAYS = "always-run"
-"""The preference with the commands that the user lets run unasked."""
-SKIPPED = "[command skipped by the user] {}"
-ASKED: Mapping[str, frozenset[str]] = {
-    "destructive": frozenset({"destructive", "unknown"}),
-    "writes": frozenset({"destructive", "unknown", "writes"}),
-    "always": frozenset({"destructive", "unknown", "writes", "read-only"}),
-}
-"""What `shell.confirm` asks about, by class; destructive commands are asked about in any case."""
 _GOAL = re.compile(r"^GOAL: (complete|blocked)\b[ \t]*[:.—-]*[ \t]*(.*)$", re.MULTILINE)
 
 

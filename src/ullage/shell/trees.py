@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.config.using import tree_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ullage.shell.desk import Desk
@@ -22,14 +22,13 @@ def send(desk: Desk, folder: Path, depth: int | None = None) -> str:
 
     Without a depth it is as deep as the last time.
     """
-    depth = _remembered(desk, folder).get("depth") if depth is None else depth
-    _remember(desk, folder, {"depth": depth})
-    return _listed(desk, folder, depth)
+    asked = _remember(desk, folder, lambda asked: {"depth": asked.get("depth") if depth is None else depth})
+    return _listed(desk, folder, asked["depth"])
 
 
 def leave_out(desk: Desk, folder: Path) -> None:
     """Takes the files out of the prompt, and keeps them out when a shell opens there."""
-    _remember(desk, folder, {**_remembered(desk, folder), "off": True})
+    _remember(desk, folder, lambda asked: {**asked, "off": True})
     desk.context.set_project("")
 
 
@@ -46,9 +45,11 @@ def _remembered(desk: Desk, folder: Path) -> Mapping[str, Any]:
     return found
 
 
-def _remember(desk: Desk, folder: Path, wanted: Mapping[str, Any]) -> None:
-    preferences = desk.kept.preferences
-    preferences.set(TREES, {**preferences.get(TREES, {}), str(folder): wanted})
+def _remember(desk: Desk, folder: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
+    """Changes what is remembered of a folder, and gives it; other shells change theirs meanwhile."""
+    place = str(folder)
+    trees = desk.kept.preferences.change(TREES, lambda kept: {**kept, place: change(kept.get(place, {}))}, {})
+    return trees[place]
 
 
 def _listed(desk: Desk, folder: Path, depth: int | None) -> str:

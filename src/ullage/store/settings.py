@@ -63,6 +63,13 @@ class Preferences:
         with self._database.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO preferences VALUES (?, ?)", row)
 
+    def change(self, name: str, change: Callable[[Any], Any], default: Any = None) -> Any:
+        """Replaces what was set, or the default, by `change(it)`, as one transaction; gives the new."""
+        with self._database.writing():
+            value = change(self.get(name, default))
+            self.set(name, value)
+        return value
+
     def all(self) -> Mapping[str, Any]:
         """Everything that was set, in the order of names."""
         with self._database.reading() as connection:

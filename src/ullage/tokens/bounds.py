@@ -125,3 +125,5 @@ BOUNDS: Mapping[str, Callable[[str, int], int] | None] = {
     "small": small_vocabulary,
 }
 """The bounds that a family can name."""
+ASKING = frozenset({"any", "small"})
+"""Those for which the vocabularies of `ASKED` are loaded."""

@@ -6,14 +6,13 @@ a program would take for an option gets `./` in front.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ullage.shell.prompt import Suggestion
+from ullage.shell.running.programs import MOST_READ, names_in
 from ullage.shell.screen import neutral
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 MOST = 500
 """How many are offered at once; nobody looks through more."""
-MOST_READ = 200_000
-"""A folder with more entries than this completes nothing."""
 
 _T = TypeVar("_T")
 
@@ -45,9 +42,8 @@ def programs(runner: Runner, word: str) -> Sequence[Suggestion]:
     found: dict[str, Path | None] = {each: None for each in runner.names if each.startswith(word)}
     for folder in runner.environ.get("PATH", "").split(os.pathsep):
         place = runner.cwd / folder
-        with suppress(OSError):  # a PATH names folders that are not there
-            names = _names(place, place.stat().st_mtime_ns)
-            found |= {each: place / each for each in names if each.startswith(word) and each not in found}
+        names = names_in(place)
+        found |= {each: place / each for each in names if each.startswith(word) and each not in found}
 
     def suits(name: str) -> bool:
         path = found[name]
@@ -55,12 +51,6 @@ def programs(runner: Runner, word: str) -> Sequence[Suggestion]:
 
     few = _few(sorted(found), suits)
     return [_inserted(word, _escaped(each, ""), each, is_last=len(few) == 1) for each in few]
-
-
-@functools.lru_cache(maxsize=256)
-def _names(folder: Path, _changed: int) -> Sequence[str]:
-    """The names in a folder, read again when it has changed."""
-    return [entry.name for entry in _entries(folder)]
 
 
 def _few(found: Sequence[_T], suits: Callable[[_T], bool]) -> Sequence[_T]:

@@ -9,7 +9,9 @@ and the terminal's settings (`stty`): every line begins with those that the user
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,6 +24,8 @@ from ullage.errors import ConfigurationError
 from ullage.shell.running import state as states
 from ullage.shell.running import terminal
 from ullage.shell.running.capture import Capture
+from ullage.shell.running.lingering import Lingering
+from ullage.shell.running.programs import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Set
@@ -30,6 +34,10 @@ __all__ = ["Ran", "Runner"]
 
 _OLDEST = (4, 4)  # bash's version: `${name@a}`, and quoting in `declare -p` that holds every byte
 _INTERRUPTED = 130
+_NEVER_FIRST = frozenset(("]]", "do", "done", "elif", "else", "esac", "fi", "in", "then", "}"))
+"""Keywords that go on with what another one began."""
+_READS_ON = re.compile(r"unexpected (?:end of file|EOF|token `EOF')|here-document .*delimited by end-of-file")
+_LONGEST_READ = 65_536  # characters of a text that bash is asked about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +54,8 @@ class Ran:
     seconds: float
     interrupted: bool
     """Whether Ctrl-C ended it."""
+    typed: str = ""
+    """What was typed while it ran and that it did not read: whole lines, and the beginning of one."""
 
 
 class Runner:
@@ -65,7 +75,7 @@ class Runner:
         self._status = 0
         self._most_chars = most_chars
         self._most_whole = most_whole
-        self._lingering = terminal.Lingering()
+        self._lingering = Lingering()
         self._child: terminal.Child | None = None
 
     @property
@@ -100,7 +110,7 @@ class Runner:
         if (lost := self._leave_lost_directory()) is not None:
             take(f"ullage: {lost} is gone, now in {self.cwd}\n".encode())
         began = time.monotonic()
-        status, interrupted = self._run(line, take, on_terminal=on_terminal)
+        child, status = self._run(line, take, on_terminal=on_terminal)
         if on_terminal:
             if capture.plain.moved:
                 terminal.calm(alternate=capture.plain.alternate)
@@ -110,7 +120,13 @@ class Runner:
         output, whole = capture.text()
         self._status = status
         return Ran(
-            line=line, status=status, output=output, whole=whole, seconds=seconds, interrupted=interrupted
+            line=line,
+            status=status,
+            output=output,
+            whole=whole,
+            seconds=seconds,
+            interrupted=status == _INTERRUPTED or (child.pressed and status != 0),
+            typed=child.typed,
         )
 
     def interrupt(self) -> None:
@@ -129,14 +145,37 @@ class Runner:
             word = home + word[1:]
         if "/" in word:
             return _is_program(self.cwd / word)
-        folders = self.environ.get("PATH", "").split(os.pathsep)
-        return any(_is_program(self.cwd / folder / word) for folder in folders)
+        return any(_is_program(folder / word) for folder in self._folders())
+
+    def programs(self) -> Iterator[str]:
+        """The names in the folders of the PATH, some more than once; `resolves` tells which can be run."""
+        return itertools.chain.from_iterable(map(names_in, self._folders()))
+
+    def _folders(self) -> Iterator[Path]:
+        return (self.cwd / folder for folder in self.environ.get("PATH", "").split(os.pathsep))
+
+    def reads_on(self, text: str) -> bool:
+        """Whether bash would go on reading after this text, because something in it is open; runs nothing."""
+        if len(text) > _LONGEST_READ:
+            return False
+        if (len(text) - len(text.rstrip("\\"))) % 2:
+            return True
+        checked = subprocess.run(  # noqa: S603 - it is read and not run
+            [self._bash, "--norc", "--noprofile", "-n", "-O", "extglob"],
+            input=states.encoded(text) + b"\n",
+            capture_output=True,
+            env={"LC_ALL": "C"},
+            check=False,
+        )
+        return _READS_ON.search(checked.stderr.decode("utf-8", "replace")) is not None
 
     def close(self) -> None:
         """Let go of background jobs; they run on, without a terminal."""
         self._lingering.close()
 
-    def _run(self, line: str, take: Callable[[bytes], None], *, on_terminal: bool) -> tuple[int, bool]:
+    def _run(
+        self, line: str, take: Callable[[bytes], None], *, on_terminal: bool
+    ) -> tuple[terminal.Child, int]:
         with tempfile.TemporaryFile(buffering=0) as given, _handing_back() as (back, to):
             text = states.taken_up(self._state, line, status=self._status, fd=given.fileno(), to=to)
             given.write(text)
@@ -156,7 +195,7 @@ class Runner:
             self._lingering.add(child.output)
             back.seek(0)
             self._state = states.handed_back(back.read(), self._state)
-        return status, status == _INTERRUPTED or (child.pressed and status != 0)
+        return child, status
 
     def _started(self, child: terminal.Child) -> None:
         self._child = child
@@ -212,7 +251,7 @@ def _found(shell: str, environ: Mapping[str, str]) -> tuple[str, frozenset[str]]
             f"{bash} is bash {words[0]}.{words[1]}: install {_OLDEST[0]}.{_OLDEST[1]} or newer, and put it "
             "first on the PATH"
         )
-    return bash, frozenset(words[2:])
+    return bash, frozenset(words[2:]) - _NEVER_FIRST
 
 
 def _is_program(path: Path) -> bool:

@@ -140,7 +140,7 @@ def taken_up(state: State, line: str, *, status: int, fd: int, to: Path) -> byte
         state.functions,
         state.aliases,
         state.shopts,
-        b"__ullage_line=%s\n" % _quoted(_encoded(line)),
+        b"__ullage_line=%s\n" % _quoted(encoded(line)),
         b"__ullage_to=%s\n" % _quoted(os.fsencode(to)),
         b"trap '{ __ullage_dump; } 2>/dev/null' EXIT\n",
         b"exec %d<&-\n" % fd,
@@ -176,7 +176,8 @@ def handed_back(data: bytes, before: State) -> State:
     )
 
 
-def _encoded(line: str) -> bytes:
+def encoded(line: str) -> bytes:
+    """The bytes of a text that was typed."""
     try:
         return os.fsencode(line)
     except UnicodeEncodeError:  # half a surrogate pair stands for no byte

@@ -28,6 +28,8 @@ import tty
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ullage.shell.running.ahead import MOST, Ahead
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
@@ -38,24 +40,33 @@ _WAKE = 0.05  # seconds from an interrupt to the signal that continues what had 
 _QUIET = 40  # milliseconds without output, after which what still has the terminal is a background job
 _LONGEST_REST = 0.15  # seconds of waiting for what comes in drops
 _MOST_ON_ITS_WAY = 1_048_576  # bytes, as much as the largest pipe holds
+_MOST_STOPS = 50  # of one line; what stops more often does so for ever
 _PATIENCE = 0.5  # seconds for each of these to end a child
 _ENDINGS = (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
-_MOST_LINGERING = 65_536  # bytes kept of what background jobs print between two lines
 
 # The first terminal that the leader of a session opens is its own. Only an interactive bash keeps hold of
 # it, so that its remarks on how the line ended ("Killed") can be sent elsewhere.
 _LEAD = """exec 0<>"$1" 1>&0 2>&0; exec "$BASH" --norc --noprofile -i -c "$3" bash "" "$2" """
-_GUARD_TTY = """\
-exec 2>/dev/null
+# Each step of it stands alone: a bash takes an interrupt that ended a job in its loops and lists for its own.
+_GUARD_TTY = (
+    """\
+exec 2>/dev/null; trap 'pressed=1' INT
 "$BASH" --norc --noprofile -c "$2" bash 2>&1 {done}>&-
-status=$? times=0
-while [[ $status -gt 128 && -n $(jobs -s) ]]; do
-  if (( ++times > 50 )); then kill -KILL %%; fi
-  printf '\\r\\n[stopped: lines are not kept stopped here, it goes on; Ctrl-C ends it]\\r\\n'
-  fg %% >/dev/null
-  status=$?
-done
-exit $status"""
+status=$?
+"""
+    + """\
+if ! jobs %% >/dev/null; then exit $status; fi
+printf '\\r\\n[stopped: lines are not kept stopped here, it goes on; Ctrl-C ends it]\\r\\n'
+if [[ -n $pressed ]]; then kill -INT %%; fi
+fg %% >/dev/null
+status=$?
+"""
+    * _MOST_STOPS
+    + """\
+kill -KILL %%
+fg %% >/dev/null
+exit $?"""
+)
 _GUARD_PIPE = """\
 trap : INT TERM QUIT; exec 2>/dev/null
 "$BASH" --norc --noprofile -c "$2" bash 2>&1 {done}>&-
@@ -95,8 +106,9 @@ class Child:
     """Whether an interrupt was sent to it."""
     wake_at: float | None = None
     """When to continue it, as it may stand still and then could not take the interrupt."""
-    waiting: bytearray = field(default_factory=bytearray)
-    """Keys that the child has not taken yet."""
+    ahead: Ahead = field(default_factory=lambda: Ahead(""))
+    typed: str = ""
+    """What was typed and not read, once the line has ended."""
 
     def group(self) -> int:
         """The process group that the keys' signals go to."""
@@ -105,9 +117,13 @@ class Child:
 
     def interrupt(self) -> None:
         """Send what Ctrl-C sends, also to a child that stands still."""
-        self.pressed = True
+        self.send(signal.SIGINT)
+
+    def send(self, number: int) -> None:
+        """Send a signal that its end may follow from, also to a child that stands still."""
+        self.pressed = self.pressed or number == signal.SIGINT
         with contextlib.suppress(OSError):
-            os.killpg(self.group(), signal.SIGINT)
+            os.killpg(self.group(), number)
             os.killpg(self.group(), signal.SIGCONT)
 
 
@@ -124,9 +140,10 @@ def _start(
     done, held = os.pipe()
     output, theirs = os.openpty() if on_terminal else os.pipe()
     try:
+        name = os.ttyname(theirs) if on_terminal else ""
         script = [_GUARD_PIPE.format(done=held), "bash", "", inner]
         if settings is not None:
-            script = [_LEAD, "bash", os.ttyname(theirs), inner, _GUARD_TTY.format(done=held)]
+            script = [_LEAD, "bash", name, inner, _GUARD_TTY.format(done=held)]
             termios.tcsetattr(theirs, termios.TCSANOW, settings)
             resize(output)
             os.set_blocking(output, False)
@@ -147,7 +164,7 @@ def _start(
     finally:
         os.close(theirs)
         os.close(held)
-    return Child(process, output, done, on_terminal)
+    return Child(process, output, done, on_terminal, ahead=Ahead(name))
 
 
 def resize(master: int) -> None:
@@ -175,10 +192,12 @@ def run(
     """
     child: Child | None = None
     ended: int | None = None
+    early: list[int] = []
     try:
-        with _signals(lambda: child), _raw(on_terminal) as settings:
+        with _signals(lambda: child, early), _raw(on_terminal) as settings:
             try:
                 child = _start(bash, inner, fd=fd, environ=environ, settings=settings)
+                _obey(early)
                 started(child)
                 _copy(child, take)
             except BaseException as error:
@@ -223,9 +242,9 @@ def _copy(child: Child, take: Callable[[bytes], None]) -> None:
     while True:
         if child.on_terminal:
             resize(child.output)
-            wanted = select.POLLIN | (select.POLLOUT if child.waiting else 0)
+            wanted = select.POLLIN | (select.POLLOUT if child.ahead.waiting else 0)
             poll.modify(child.output, wanted)
-            if keys and len(child.waiting) < _PIECE:
+            if keys and len(child.ahead.waiting) < MOST:
                 poll.register(0, select.POLLIN)
             else:
                 with contextlib.suppress(KeyError):
@@ -237,13 +256,13 @@ def _copy(child: Child, take: Callable[[bytes], None]) -> None:
                 os.killpg(child.group(), signal.SIGCONT)
         if 0 in ready:
             keys = _keys(child)
-        if child.waiting:
-            with contextlib.suppress(OSError):
-                del child.waiting[: os.write(child.output, child.waiting)]
+        if child.ahead.waiting:
+            child.ahead.give(child.output)
         if ready.get(child.output, 0) & (select.POLLIN | select.POLLHUP):
             take(read(child.output))  # not at its end before the guard is, which has it open too
         if child.done in ready:
             break
+    child.typed = child.ahead.left(child.output)
     _take_rest(child, take)
 
 
@@ -268,7 +287,7 @@ def _keys(child: Child) -> bool:
         return True
     except OSError:  # the terminal is gone
         return False
-    child.waiting += typed
+    child.ahead.waiting += typed
     with contextlib.suppress(OSError, termios.error):
         _, _, _, local, _, _, characters = termios.tcgetattr(child.output)
         if local & termios.ISIG and characters[termios.VINTR] in typed:
@@ -292,9 +311,7 @@ def read(fd: int, *, within: int = 0) -> bytes:
 def _hang_up(child: Child) -> None:
     """End a child whose line nobody waits for any more."""
     for number in _ENDINGS:
-        with contextlib.suppress(OSError):
-            os.killpg(child.group(), number)
-            os.killpg(child.group(), signal.SIGCONT)
+        child.send(number)
         end = time.monotonic() + _PATIENCE
         while time.monotonic() < end:
             read(child.output, within=10)  # some wait for their last output to be taken
@@ -321,21 +338,34 @@ def _raw(on_terminal: bool) -> Iterator[_Settings | None]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
+def _obey(early: Sequence[int]) -> None:
+    if early:
+        raise _Ended(early[0])
+
+
 @contextlib.contextmanager
-def _signals(running: Callable[[], Child | None]) -> Iterator[None]:
-    """Signals to this process while a line runs; only the main thread can take them."""
+def _signals(running: Callable[[], Child | None], early: list[int]) -> Iterator[None]:
+    """Signals to this process while a line runs; only the main thread can take them.
+
+    One that ends us and comes before there is a child is put into `early`: a child that is just being started
+    would be left behind.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(number: int, _: FrameType | None) -> None:
-        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for each in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)  # a second one would break off what the first one ends
-        raise _Ended(number)
+        if running() is None:
+            early.append(number)
+        else:
+            raise _Ended(number)
 
-    def interrupt(_: int, __: FrameType | None) -> None:
+    def pass_on(number: int, _: FrameType | None) -> None:
+        """Ctrl-C and Ctrl-\\ are the line's, also from a terminal that is not raw yet, or is not ours."""
         if (child := running()) is not None:
-            child.interrupt()
+            child.send(number)
 
     def nothing(_: int, __: FrameType | None) -> None:
         """A stop from the keyboard is the line's; the window's size is looked at in each round."""
@@ -347,8 +377,8 @@ def _signals(running: Callable[[], Child | None]) -> Iterator[None]:
     handlers: Sequence[tuple[int, Callable[[int, FrameType | None], None]]] = (
         (signal.SIGTERM, end),
         (signal.SIGHUP, end),
-        (signal.SIGQUIT, end),
-        (signal.SIGINT, interrupt),
+        (signal.SIGQUIT, pass_on),
+        (signal.SIGINT, pass_on),
         (signal.SIGTSTP, nothing),
         (signal.SIGWINCH, sized),
     )
@@ -358,45 +388,3 @@ def _signals(running: Callable[[], Child | None]) -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-class Lingering:
-    """Terminals and pipes that background jobs still write to: read on, so that no job blocks or fails."""
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def add(self, fd: int) -> None:
-        """Read a descriptor to its end, which closes it."""
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        if any(event & select.POLLHUP for _, event in poll.poll(0)):  # nothing has it open: the usual case
-            os.close(fd)
-            return
-        threading.Thread(target=self._read, args=(fd,), name="ullage-jobs", daemon=True).start()
-
-    def printed(self) -> bytes:
-        """What background jobs have printed since it was last asked, its end if it is much."""
-        with self._lock:
-            data, self._kept = bytes(self._kept), bytearray()
-        return data
-
-    def close(self) -> None:
-        """Stop reading; jobs that go on writing to the terminal get an error."""
-        self._closed = True
-
-    def _read(self, fd: int) -> None:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        while not self._closed:
-            if not poll.poll(_TICK):
-                continue
-            data = read(fd)
-            if not data:
-                break
-            with self._lock:
-                self._kept += data
-                del self._kept[:-_MOST_LINGERING]
-        os.close(fd)
