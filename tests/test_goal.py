@@ -155,7 +155,9 @@ def test_whichever_bound_is_reached_first_ends_it_and_is_named(
     assert steps in {0, outcome.steps}
     assert words in outcome.text
     assert words in " ".join(bench.out.getvalue().split())
-    assert bench.context.goal == ""
+    assert "; :goal continue goes on" in " ".join(bench.out.getvalue().split())
+    assert bench.context.goal == GOAL
+    assert not bench.context.in_goal_mode
     assert bench.context.turns[-1]["role"] == "assistant"
 
 
@@ -307,7 +309,9 @@ def person() -> Iterator[Callable[..., Person]]:
 
 
 def test_a_person_runs_grants_and_declines(make: Make, harbour: Path, person: Any) -> None:
-    at = person(("$ touch one", "k"), ("$ rm -rf boats", "s"), ("$ rm two", "r"))
+    at = person(
+        ("$ touch one", "k"), ("$ rm -rf boats", "s"), ("$ rm two", "r"), ("type yes to run it", "yes\r")
+    )
     answers = script("CMD: touch one\nCMD: touch two\nCMD: rm -rf boats\nCMD: rm two", DONE)
     assert make(answers, screen=at.screen).pursue().reason == "complete"
     assert sorted(each.name for each in harbour.iterdir()) == ["boats", "one"]

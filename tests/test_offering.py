@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.benches import new_bench, script
 from ullage import store
 from ullage.shell import goal, loop
-from ullage.shell.offering import ALWAYS, ASKED, RUN, SKIP, offer
+from ullage.shell.offering import ALWAYS, ASKED, PAUSE, RUN, SKIP, offer
 from ullage.shell.screen import Screen
 
 if TYPE_CHECKING:
@@ -36,6 +36,15 @@ class Chosen(Screen):
         self.key = key
         self.asked: list[Mapping[str, str]] = []
         self.meanwhile: Callable[[], object] = lambda: None
+        self.typed = "yes"
+        self.is_there = True
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.is_there
+
+    def line(self, question: str) -> str:  # noqa: ARG002 - what it overrides has it
+        return self.typed
 
     def ask(self, question: str, choices: Mapping[str, str], *, refuse: str | None = None) -> str:  # noqa: ARG002 - what it overrides has it
         self.asked.append(choices)
@@ -101,6 +110,24 @@ def test_what_is_allowed_for_good_runs_unasked_but_for_what_destroys(open_shell:
     assert len(screen.asked) == 2
     shell.desk.kept.preferences.set(ALWAYS, ["rm -rf boats"])
     assert offer(shell, "rm -rf boats", loop.CHOICES, granted={"destructive"}) == SKIP
+
+
+def test_a_destructive_command_runs_after_a_word_and_not_after_a_key(open_shell: Open) -> None:
+    shell, screen = open_shell(RUN)
+    assert offer(shell, "rm -rf boats", loop.CHOICES) == RUN
+    screen.typed = "y"
+    assert offer(shell, "rm -rf boats", loop.CHOICES) == SKIP
+    assert offer(shell, "rm -rf boats", goal.CHOICES, refuse=PAUSE) == PAUSE
+    assert offer(shell, "touch new", loop.CHOICES) == RUN
+
+
+def test_without_a_terminal_nothing_is_asked_and_that_is_said(open_shell: Open) -> None:
+    shell, screen = open_shell(RUN)
+    screen.is_there = False
+    assert offer(shell, "rm -rf boats", goal.CHOICES, refuse=PAUSE) == SKIP
+    assert screen.asked == []
+    assert "no terminal to confirm it on: rm -rf boats" in screen.console.file.getvalue()
+    assert offer(shell, "cat boats", loop.CHOICES) == RUN
 
 
 def test_a_grant_holds_for_its_kind_and_only_where_it_was_given(open_shell: Open) -> None:

@@ -738,7 +738,8 @@ for refuse in ("s", None):
     ("keys", "told"),
     [
         (["r", "R"], ["chosen r", "chosen r"]),
-        (["x\x1b[As", "\r\ns"], ["chosen s", "chosen s"]),
+        (["x|\x1b[A|s", "\r\n|s"], ["chosen s", "chosen s"]),
+        (["run it|s", "sr|Rr|r"], ["chosen s", "chosen r"]),
         (["\x03", "\x03"], ["chosen s", "interrupted"]),
         (["\x1b", "\x04"], ["chosen s", "interrupted"]),
     ],
@@ -751,6 +752,9 @@ def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -
         child.expect("skip")
         time.sleep(0.1)
         for each in re.findall(r"\x1b\[A|.|[\r\n]", key):
+            if each == "|":
+                time.sleep(0.5)  # a pause, after which a key is meant for the question
+                continue
             child.send(each)
             time.sleep(0.02)
         child.expect(result)

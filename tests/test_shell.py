@@ -8,9 +8,11 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 import termios
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,7 +26,6 @@ from ullage.shell.commands import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 LONG = "quay " * 3_000
@@ -34,6 +35,7 @@ TALK = "Seven **boats** are at the quay."
 STALLING = answered("Seven boats.")
 SCRIPTS = {
     "suggest one": Script(body=answered("Look:\n\nCMD: echo sug''gested\n")),
+    "suggest two": Script(body=answered("Look:\n\nCMD: echo one\nCMD: echo two\n")),
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
     "trickle": Script(body=answered("Seven boats are at the quay. " * 200), piece=60, pause=0.004),
@@ -323,8 +325,103 @@ def test_a_suggested_command_runs_only_as_the_user_says(tmp_path: Path) -> None:
         assert (tmp_path / "old").exists()
         terminal.do("?what now")
         assert "[command skipped by the user] rm -rf old" in questions(player)[-1][-1]
-        suggest("suggest a deletion", "r", "$ rm -rf old")
+        terminal.type("?suggest a deletion")
+        terminal.wait("[s] skip")
+        terminal.press("r")
+        terminal.wait("type yes to run it")
+        terminal.press("run the next one\r")
+        terminal.done()
+        assert (tmp_path / "old").exists()
+        terminal.type("?suggest a deletion")
+        terminal.wait("[s] skip")
+        terminal.press("r")
+        terminal.wait("type yes to run it")
+        terminal.press("yes\r")
+        terminal.done()
         assert not (tmp_path / "old").exists()
+
+
+def test_every_command_that_is_to_be_edited_comes_back_in_its_turn(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?suggest two")
+        terminal.wait("echo one\n  [r] run")
+        terminal.press("e")
+        terminal.wait("echo two\n  [r] run")
+        terminal.press("e")
+        terminal.wait("> !echo one")
+        terminal.press("\r")
+        terminal.wait("> !echo two")
+        terminal.press("\r")
+        terminal.wait("\ntwo\n")
+
+
+def test_what_is_typed_while_a_command_runs_is_done_next(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("echo be''gun; sleep 1")
+        terminal.wait("\nbegun\n")
+        terminal.press("echo fi''rst\recho sec''ond\rlef")
+        terminal.wait("\nsecond\n")
+        terminal.wait("> lef")
+        assert "\nfirst\n" in terminal.text
+
+
+def test_a_command_line_that_bash_would_go_on_reading_goes_on(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("echo rea''dy")  # bash is asked as soon as the shell is open
+        terminal.press("for n in 1 2; do\r")
+        terminal.wait("\n.\n")
+        terminal.press("echo b''oat $n; done\r")
+        terminal.wait("\nboat 2\n")
+        terminal.ready()
+        terminal.press("cat <<EOF\r")
+        terminal.wait("\n> cat <<EOF\n.\n")
+        terminal.press("he''ron\rEOF\r")
+        terminal.wait("\nhe''ron\n")
+    assert questions(player) == []
+
+
+def test_tools_of_a_server_that_has_ended_are_no_longer_sent(tmp_path: Path) -> None:
+    server = Path(__file__).with_name("harbour_server.py")
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        assert "ready" in terminal.do(f":mcp connect harbour {sys.executable} {server} stdio")
+        terminal.do("?how many")
+        sent = player.requests[-1].json()["tools"]
+        assert any(tool["function"]["name"].startswith("harbour__") for tool in sent)
+        for child in children_of(terminal.child.pid):
+            os.kill(child, signal.SIGKILL)
+        terminal.wait_until(lambda: "dead" in terminal.do(":mcp list"), "a dead server")
+        assert "the server harbour is no longer there" in terminal.do("?how many")
+        sent = player.requests[-1].json()["tools"]
+        assert not any(tool["function"]["name"].startswith("harbour__") for tool in sent)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that any thread of a process has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def test_another_conversation_begins_and_the_latest_is_gone_on_with(tmp_path: Path) -> None:
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            terminal.do("?the first question")
+            assert terminal.do(":new").startswith("another conversation begins")
+            terminal.do("?the second question")
+            assert questions(player)[-1] == ["the second question"]
+            assert len(terminal.do(":sessions").splitlines()) == 2
+        with shell(tmp_path, player, "--resume") as terminal:
+            terminal.do("?the third question")
+        assert questions(player)[-1] == ["the second question", "the third question"]
+
+
+def test_a_file_is_not_overwritten_by_an_export(tmp_path: Path) -> None:
+    (tmp_path / "boats.md").write_text("seven")
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("?the first question")
+        assert "is there already" in terminal.do(":export boats.md")
+        assert ":export FILE.md or FILE.json" in terminal.do(":export boats.csv")
+        assert terminal.do(":export talk.md") == "2 turns written to talk.md"
+    assert (tmp_path / "boats.md").read_text() == "seven"
 
 
 # Stopping ---------------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         code = _run(_options(arguments))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed before we began
+            sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()
         return BROKEN_PIPE

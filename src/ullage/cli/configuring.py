@@ -129,7 +129,10 @@ def _show(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> int:
+    from ullage.shell.status import check_settings
+
     settings = _loaded(options)
+    check_settings(settings)
     if not options.json:
         for path in settings.files:
             _print(f"{path}: all is well")

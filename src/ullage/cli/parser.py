@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ullage.fitting import FitPolicy
 
 DESCRIPTION = """\
-Keeps LLM conversations inside the model's context window, and keeps the bill.
+Keeps LLM conversations inside the model's context window, and keeps the bill. Without a command it opens
+the shell; `ullage shell --help` tells its options.
 
 A FILE holds requests: one JSON document, or JSONL with one request a line. A request is an object
 with "messages" and perhaps "model", "tools", "id" and whatever else is sent, or a bare list of
@@ -121,7 +122,7 @@ def parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     """The whole command line; `defaults` of the policy are for its help."""
     root = Parser(
         prog="ullage",
-        usage="ullage COMMAND [options]",
+        usage="ullage [COMMAND] [options]",
         description=DESCRIPTION,
         epilog=f"{ALL_EXIT_CODES}\n\nullage COMMAND --help tells more.",
         formatter_class=Formatter,

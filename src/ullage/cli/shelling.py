@@ -30,7 +30,7 @@ EXAMPLES = """\
 examples:
   ullage
   ullage --model ollama/qwen2.5:7b
-  ullage --resume 2f6c
+  ullage --resume
   ullage -c "? How long is the Nile?"
   echo "How long is the Nile?" | ullage"""
 
@@ -45,7 +45,13 @@ def add_commands(commands: Any, command: Callable[[Any, str, Callable[..., int]]
     shell.add_argument(
         "--model", metavar="NAME", help="the model that answers (default: the one chosen last)"
     )
-    shell.add_argument("--resume", metavar="SESSION", help="go on with this conversation")
+    shell.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="SESSION",
+        help="go on with this conversation (default: the latest)",
+    )
     shell.add_argument("--config", metavar="PATH", help="the configuration (default: the user's own)")
     shell.add_argument("--store", metavar="PATH", help="the store (default: in the user's state directory)")
 
@@ -96,7 +102,12 @@ def _run(options: Namespace) -> int:
                 return _one(loop.run(opening.opened()), options.line, loop)
             history = None if kept.path is None else Path(kept.path).with_name("history")
             prompt = Prompt(
-                screen, history, opening.complete, opening.status, most_history=settings.shell.history
+                screen,
+                history,
+                opening.complete,
+                opening.status,
+                most_history=settings.shell.history,
+                goes_on=opening.goes_on,
             )
             opening.run(prompt, loop)
         except SystemExit:
@@ -141,6 +152,8 @@ def leaving_in_order() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     before = {each: signal.signal(each, leave) for each in heard}
+    # Ctrl-\ is for what runs in the shell; a handler, as what is ignored would be ignored there, too.
+    before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, lambda *_: None)
     try:
         yield
     except (OSError, termios.error) as error:

@@ -69,7 +69,7 @@ async def _context(shell: Shell, _: str) -> None:
 async def _history(shell: Shell, _: str) -> None:
     with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
         await shell.desk.context.ready()
-    shell.screen.say(showing.history(shell.desk.context, shell.screen.width))
+    shell.screen.say(showing.history(shell.desk, shell.screen.width))
 
 
 async def _reset(shell: Shell, _: str) -> None:
@@ -164,6 +164,11 @@ async def _sessions(shell: Shell, _: str) -> None:
         shell.screen.say(Text(f"{mark} {clean(session.id)[:12]:<12}  {at}  {title}"))
 
 
+async def _new(shell: Shell, _: str) -> None:
+    shell.begin_anew()
+    shell.screen.dim("another conversation begins; :sessions lists the one before")
+
+
 async def _resume(shell: Shell, rest: str) -> None:
     shell.resume(rest)
     shell.screen.dim(f"resumed, with {len(shell.desk.context)} turns")
@@ -178,7 +183,7 @@ async def _undo(shell: Shell, _: str) -> None:
 async def _export(shell: Shell, rest: str) -> None:
     import json  # noqa: PLC0415 - only who exports needs it
 
-    if not rest:
+    if Path(rest).suffix not in {".md", ".json"}:
         raise ConfigurationError(":export FILE.md or FILE.json")
     context = shell.desk.context
     written = (
@@ -188,7 +193,10 @@ async def _export(shell: Shell, rest: str) -> None:
     )
     try:
         path = (shell.runner.cwd / Path(rest).expanduser()).resolve()
-        path.write_text(written, "utf-8", errors="replace")
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(written)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{rest} is there already: name another file, or remove it") from error
     except OSError as error:
         raise ConfigurationError(f"{rest} cannot be written: {error.strerror}") from error
     except (ValueError, RuntimeError) as error:  # a character that no name has, a home that there is not
@@ -206,8 +214,11 @@ async def _mcp(shell: Shell, rest: str) -> None:
         shell.screen.dim(f"{name} is disconnected" if gone else f"no server is called {name}")
     elif action not in {"", "list"}:
         raise ConfigurationError(":mcp connect NAME [COMMAND|URL], disconnect NAME or list")
-    for line in shell.servers_in_lines():
+    lines = list(shell.servers_in_lines())
+    for line in lines:
         shell.screen.say(Text(line))
+    if not lines:
+        shell.screen.dim("no server is connected; :help mcp says how one is")
 
 
 async def _goal(shell: Shell, rest: str) -> None:
@@ -247,7 +258,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compact": Command("", "trims now", ":compact", _compact),
     "sessions": Command("", "the conversations that are kept", ":sessions", _sessions),
-    "resume": Command("SESSION", "goes on with another conversation", ":resume 2f6c", _resume),
+    "resume": Command(
+        "[SESSION]", "goes on with another conversation, the latest by default", ":resume 2f6c", _resume
+    ),
+    "new": Command("", "begins another conversation, and leaves this one to :resume", ":new", _new),
     "undo": Command("", "takes back the last exchange", ":undo", _undo),
     "export": Command("FILE.md|FILE.json", "writes the conversation to a file", ":export talk.md", _export),
     "goal": Command(
@@ -257,7 +271,7 @@ COMMANDS: Mapping[str, Command] = {
         _goal,
     ),
     "norris": Command("[TEXT|continue|stop]", "the same as :goal", ":norris tidy up the imports", _goal),
-    "reset": Command("", "begins anew", ":reset", _reset),
+    "reset": Command("", "empties this conversation", ":reset", _reset),
     "quit": Command("", "leaves", ":quit", _quit),
 }
 """name → what it is; `/name` works as `:name`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,7 +23,7 @@ from ullage.config.using import (
 )
 from ullage.context import RECALL_TOOL, Context, answer_recall
 from ullage.cost import Ledger
-from ullage.errors import ConfigurationError
+from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.fitting import FitPolicy
 from ullage.messages import arguments_text, calls_of
 from ullage.shell.summarizing import Notes
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ullage.config.seats import Seat
     from ullage.messages import Tool
     from ullage.store import Store
+    from ullage.tokens import Count
     from ullage.turn import Client, TurnEvent
 
 ROLLING = "rolling-context"
@@ -156,7 +157,13 @@ class Desk:
 
     def resume(self, session: str) -> None:
         """Goes on with the conversation whose name begins so, with the model that answers now."""
-        session = named(self.kept, session)
+        self._change_to(named(self.kept, session))
+
+    def begin(self) -> None:
+        """Begins another conversation; the one before stays as it is."""
+        self._change_to(uuid.uuid4().hex)
+
+    def _change_to(self, session: str) -> None:
         listed = self.context.project
         self._take_up(session)
         self.context.set_project(listed)
@@ -215,6 +222,15 @@ class Desk:
         self.context.use_tool_role = seat.model.use_tool_role
         self.seat = seat
         self._send_tools()
+
+    def count(self) -> Count:
+        """What stands in the window of whoever answers now."""
+        return self.context.count(system_prompt_override=self.seat.prompt, compress=self.seat.compress)
+
+    def render(self) -> None:
+        """Makes the request that would be sent now, so that `context.changes` tell of it."""
+        with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
+            self.context.fitted(system_prompt_override=self.seat.prompt, compress=self.seat.compress)
 
     # Tools ------------------------------------------------------------------------------------------
 
@@ -280,11 +296,11 @@ def ledger_of(settings: Settings, kept: Store, session: str, cwd: Path) -> Ledge
 
 
 def named(kept: Store, beginning: str) -> str:
-    """The one conversation whose name begins so; raises ConfigurationError for none, or for more."""
-    names = [each.id for each in kept.sessions(MOST_SESSIONS)]
-    found = [name for name in names if beginning and name.startswith(beginning)]
+    """The one conversation whose name begins so, or the latest; ConfigurationError for none, or for more."""
+    names = [each.id for each in kept.sessions(MOST_SESSIONS if beginning else 1)]
     if beginning in names:
         return beginning
+    found = [name for name in names if name.startswith(beginning)]
     if len(found) != 1:
         raise ConfigurationError(f"{len(found)} sessions begin with {beginning!r}; :sessions lists them")
     return found[0]

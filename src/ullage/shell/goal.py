@@ -20,9 +20,8 @@ from ullage.classes import GOAL
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
 from ullage.shell.hearing import Heard, hear
-from ullage.shell.interrupting import leave, on_press, stoppable
+from ullage.shell.interrupting import on_press, stoppable
 from ullage.shell.offering import FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED, offer
-from ullage.shell.screen import write
 from ullage.shell.status import dollars
 from ullage.shell.suggestions import MARK, commands_in, ending_in
 from ullage.usage import Usage
@@ -127,10 +126,13 @@ async def pursue(shell: Shell, text: str, *, clock: Callable[[], float] = time.m
                 outcome = await pursuit.run()
         finally:
             context.pursuing = False
-    context.goal = ""
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
     said = f": {outcome.text}" if outcome.text else ""
-    shell.screen.dim(f"goal {outcome.reason if outcome.reason in ENDS else 'ended'} after {steps}{said}")
+    if outcome.reason in ENDS:
+        context.goal = ""
+        shell.screen.dim(f"goal {outcome.reason} after {steps}{said}")
+    else:
+        shell.screen.dim(f"goal paused after {steps}{said}; :goal continue goes on")
     return outcome
 
 
@@ -237,7 +239,9 @@ class _Pursuit:
 
     async def _offered(self, command: str) -> bool:
         """Runs a command, after a question where it needs one; whether the user wants a pause."""
-        chosen = offer(self.shell, command, CHOICES, granted=self._granted, ask=self._ask)
+        chosen = offer(
+            self.shell, command, CHOICES, refuse=PAUSE, granted=self._granted, waiting=self._waiting
+        )
         if chosen != RUN:
             self.desk.context.append_exec_output((SKIPPED if chosen == SKIP else NOT_RUN).format(command))
             return chosen == PAUSE
@@ -269,13 +273,7 @@ class _Pursuit:
     def _instruction(self) -> str:
         """A line that the user types; empty at Ctrl-C and Ctrl-D."""
         with self._waiting():
-            write(self.screen.console.file, "instruct> ")
-            try:
-                with self.screen.loud(), on_press(leave):
-                    return self.screen.keyboard.readline().strip()
-            except KeyboardInterrupt:
-                write(self.screen.console.file, "\n")
-                return ""
+            return self.screen.line("instruct> ")
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

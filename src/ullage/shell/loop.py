@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from ullage.errors import ContextOverflowError, UllageError
@@ -11,17 +12,18 @@ from ullage.fitting.shorten import HANDLE_LENGTH, letters_of
 from ullage.shell import trees
 from ullage.shell.commands import COMMANDS, command_named
 from ullage.shell.completing import complete
-from ullage.shell.deciding import decide
+from ullage.shell.deciding import decide, is_unfinished
 from ullage.shell.goal import pending
 from ullage.shell.hearing import Heard, hear
 from ullage.shell.interrupting import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
 from ullage.shell.offering import EDIT, FOR_GOOD, RUN, SKIP, SKIPPED, offer
+from ullage.shell.prompt import MARK
 from ullage.shell.routing import route
 from ullage.shell.status import Figure, git_branch, render
 from ullage.shell.suggestions import commands_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from decimal import Decimal
 
     from ullage.shell.desk import Desk
@@ -50,10 +52,14 @@ class Shell:
         self.over = False
         self.code = 0
         """The exit status of the last command."""
-        self._edited = ""
+        self._lines: deque[str] = deque()
+        """What was typed while a command ran, to be done next."""
+        self._drafts: deque[str] = deque()
+        """What the next prompts begin with, to be edited."""
         self._cost: Decimal | None = None
         self._failure = ""
         self._servers: Servers | None = None
+        self._dead: set[str] = set()
         trees.take_up(desk, runner.cwd)
 
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
@@ -61,9 +67,12 @@ class Shell:
         # Quiet all the time: a ^C that the terminal shows between a turn and the prompt would shift both.
         with on_press(nothing if self.screen.is_interactive else leave), self.screen.quiet():
             while not self.over:
-                if line is None:
-                    edited, self._edited = self._edited, ""
-                    line = prompt.read(edited, run=loop.run)
+                if line is None and self._lines:
+                    line = self._lines.popleft()
+                    self.screen.say(f"{MARK}{line}")
+                elif line is None:
+                    draft = self._drafts.popleft() if self._drafts else ""
+                    line = prompt.read(draft, run=loop.run)
                 if line is None:
                     break
                 self._turn(line, loop)
@@ -85,6 +94,11 @@ class Shell:
             if isinstance(error, ContextOverflowError):  # it would go with every further question
                 self.screen.dim(":undo takes the question back, :reset begins anew")
 
+    def begin_anew(self) -> None:
+        """Begins another conversation."""
+        self.desk.begin()
+        self._cost, self._failure = None, ""
+
     def resume(self, session: str) -> None:
         """Goes on with another conversation; what was shown of this one does not hold for it."""
         self.desk.resume(session)
@@ -98,7 +112,7 @@ class Shell:
 
     async def act(self, line: str) -> None:
         """Does what a line asks for."""
-        decision = decide(line, resolves=self.runner.resolves, metas=COMMANDS)
+        decision = decide(line, resolves=self.runner.resolves, metas=COMMANDS, names=self._names)
         if decision.hint:
             self.screen.dim(decision.hint)
         if decision.kind == "meta":
@@ -110,6 +124,9 @@ class Shell:
             await self.execute(decision.text)
         elif decision.kind == "ask":
             await self.ask(decision.text)
+
+    def _names(self) -> Iterable[str]:
+        return itertools.chain(self.runner.names, self.runner.programs())
 
     # Commands ---------------------------------------------------------------------------------------
 
@@ -124,6 +141,10 @@ class Shell:
         if ran.status:
             self.screen.dim(f"exit status {ran.status}")
         self.code = ran.status
+        *whole, rest = ran.typed.split("\n")
+        self._lines.extend(whole)
+        if rest:
+            self._drafts.appendleft(rest)
         return ran
 
     # Questions --------------------------------------------------------------------------------------
@@ -134,9 +155,11 @@ class Shell:
         if routed.hint:
             self.screen.dim(routed.hint)
         heard = Heard()
+        self._send_tools()  # those of a server that has ended since are no longer there
         async with self.desk.routed(routed.kind):
             self.desk.context.append_user(routed.question)
             await hear(self, heard, category=routed.kind)
+        self._tell_servers()
         for command in commands_in(heard.text):
             await self._offer(command)
             await asyncio.sleep(0)  # Ctrl-C that was pressed between two of them stops here
@@ -146,7 +169,7 @@ class Shell:
         self._cost = settled.cost
         for warning in self.desk.context.meter.untold():
             self.screen.error(warning.text)
-        done = Counter(kind for kind, *_ in settled.fitted.record.pending)
+        done = Counter(self.desk.context.news())
         gone, cut = done.pop("evict", 0), done.total()
         told = [f"{gone} turns left the window"] * bool(gone) + [f"{cut} outputs were shortened"] * bool(cut)
         if told:
@@ -174,7 +197,7 @@ class Shell:
         if chosen == RUN:
             await self.execute(command)
         elif chosen == EDIT:
-            self._edited = f"!{command}"
+            self._drafts.append(f"!{command}")
         else:
             self.desk.context.append_exec_output(SKIPPED.format(command))
 
@@ -205,6 +228,14 @@ class Shell:
             cost = "" if each.tokens is None else f", {each.tokens:,} tokens"
             yield f"{each.name}: {each.state}{f' ({each.why})' if each.why else ''}{cost}  {tools}"
 
+    def _tell_servers(self) -> None:
+        """Says which servers have ended, once each."""
+        listed = () if self._servers is None else self._servers.listed()
+        dead = {each.name: each.why for each in listed if each.state == "dead"}
+        for name in dead.keys() - self._dead:
+            self.screen.error(f"the server {name} is no longer there: {dead[name]}")
+        self._dead = set(dead)
+
     def _send_tools(self) -> None:
         if self._servers is not None:
             self.desk.use_tools(tuple(self._servers.tools()), self._servers.call)
@@ -214,16 +245,20 @@ class Shell:
         return letters_of(text)[:HANDLE_LENGTH]
 
     async def close(self) -> None:
-        """Ends the servers and lets go of the model."""
-        if self._servers is not None:
-            await self._servers.close()
-        await self.desk.close()
+        """Ends the servers and lets go of the models."""
+        try:
+            if self._servers is not None:
+                await self._servers.close()
+        finally:
+            await self.desk.close()
 
     # The prompt -------------------------------------------------------------------------------------
 
     def status(self) -> str:
         """The status line, as it is now."""
-        return render(self.desk.settings.shell.status, self._figures(self.desk.context.count()))
+        waiting = self.desk.context.printed_tokens
+        figures = self._figures(self.desk.count(), waiting, is_estimate=waiting > 0)
+        return render(self.desk.settings.shell.status, figures)
 
     def gauge(self, heard: Heard) -> str:
         """The same while an answer comes: what it has written so far is in the window already."""
@@ -231,14 +266,16 @@ class Shell:
         if "{output_tokens}" not in template:
             template += " · {output_tokens}"
         sent = self.desk.context.rendered
-        figures = self._figures(self.desk.context.count() if sent is None else sent.count, heard.written)
+        count = self.desk.count() if sent is None else sent.count
+        figures = self._figures(count, heard.written, is_estimate=True)
+        figures["output_tokens"] = Figure(heard.written, estimate=True)
         return render(template, figures) + f" · {heard.seconds} s"
 
-    def _figures(self, count: Count, written: int | None = None) -> Mapping[str, object]:
+    def _figures(self, count: Count, more: int, *, is_estimate: bool) -> dict[str, object]:
         context = self.desk.context
-        used = count.tokens + (written or 0)
-        estimate = written is not None or not count.exact
-        figures = {
+        used = count.tokens + more
+        estimate = is_estimate or not count.exact
+        figures: dict[str, object] = {
             "model": self.desk.model.name,
             "ctx_used": Figure(used, estimate),
             "ctx_max": context.limit,
@@ -252,7 +289,11 @@ class Shell:
         }
         if context.in_goal_mode:
             figures["mode"] = "goal"
-        return figures if written is None else {**figures, "output_tokens": Figure(written, estimate=True)}
+        return figures
+
+    def goes_on(self, text: str) -> bool:
+        """Whether bash would go on reading after this."""
+        return is_unfinished(text, resolves=self.runner.resolves, reads_on=self.runner.reads_on)
 
     def complete(self, text: str) -> Iterable[Suggestion]:
         """What may come next in a line."""

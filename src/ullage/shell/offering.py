@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ullage.shell.safety import classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from ullage.shell.loop import Shell
     from ullage.shell.safety import Verdict
@@ -22,6 +24,8 @@ ASKED: Mapping[str, frozenset[str]] = {
 }
 """What `shell.confirm` asks about, by class; destructive commands are asked about in any case."""
 
+CONFIRMED = "yes"
+"""What is typed, in letters and with Enter, before a destructive command runs."""
 RUN, EDIT, SKIP, FOR_GOOD, GRANT, PAUSE = "r", "e", "s", "a", "k", "p"
 LABELS = {
     RUN: "run",
@@ -43,21 +47,31 @@ def offer(
     command: str,
     choices: str,
     *,
+    refuse: str = SKIP,
     granted: set[str] | None = None,
-    ask: Callable[..., str] | None = None,
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str:
     """What becomes of a suggested command: RUN, unasked or because the user says so, or what else they chose.
 
-    `choices` are the keys of those that are offered. What the user allows for good is kept, what they grant
-    is added to `granted`; `ask` asks in the screen's place.
+    `choices` are the keys of those that are offered, and `refuse` is the one that Ctrl-C stands for. What the
+    user allows for good is kept, what they grant is added to `granted`; `waiting` is around the question.
+    Without a terminal what needs a question is skipped.
     """
     verdict = classify(command, cwd=shell.runner.cwd)
     if may_run(shell, command, verdict, granted or frozenset()):
         return RUN
     open_to = [key for key in choices if key not in OPEN_TO or verdict.kind in OPEN_TO[key]]
     labels = {key: LABELS[key].format(kind=verdict.kind) for key in open_to}
-    shell.screen.dim(f"{verdict.kind}: {verdict.reason}")
-    chosen = (ask or shell.screen.ask)(f"$ {command}", labels, refuse=SKIP)
+    screen = shell.screen
+    screen.dim(f"{verdict.kind}: {verdict.reason}")
+    if not screen.is_interactive:
+        screen.dim(f"not run, as there is no terminal to confirm it on: {command}")
+        return SKIP
+    with waiting():
+        chosen = screen.ask(f"$ {command}", labels, refuse=refuse)
+        if chosen == RUN and verdict.kind == "destructive":
+            # One key is pressed by mistake too easily for what cannot be taken back.
+            chosen = RUN if screen.line(f"  type {CONFIRMED} to run it → ") == CONFIRMED else refuse
     if chosen == FOR_GOOD:
         shell.desk.kept.preferences.change(ALWAYS, lambda known: sorted({*known, command}), [])
     elif chosen == GRANT and granted is not None:

@@ -19,7 +19,7 @@ from ullage.config.using import chosen_model, runs_here
 from ullage.shell.apart import apart
 from ullage.shell.interrupting import leave, nothing, on_press, stoppable
 from ullage.shell.prompt import PATIENCE
-from ullage.shell.status import check, render
+from ullage.shell.status import check_settings, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ class Opening:
         session: str | None = None,
         model: str | None = None,
     ) -> None:
-        check(settings.shell.status)
+        check_settings(settings)
         self.model, self.notice = chosen_model(settings, kept.preferences, model)
         self._settings, self._kept, self._screen = settings, kept, screen
         self._environ, self._cwd, self._session = environ, cwd, session
@@ -154,6 +154,10 @@ class Opening:
         if shell is None:
             return render(self._settings.shell.status, {"model": self.model.name, "cwd": self._cwd})
         return shell.status()
+
+    def goes_on(self, text: str) -> bool:
+        """Whether a command line goes on; what is typed before the shell is open does not."""
+        return self.shell is not None and self.shell.goes_on(text)
 
     def complete(self, text: str) -> Iterable[Suggestion]:
         """What may come next in a line; waits for the shell, in the thread that completes."""

@@ -85,8 +85,10 @@ class Prompt:
         status: Callable[[], str],
         *,
         most_history: int = 10_000,
+        goes_on: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._screen = screen
+        self._goes_on = goes_on
         self._history_path = history_path
         self._complete = complete
         self._status = status
@@ -215,7 +217,8 @@ class Prompt:
         @bound.add("enter", filter=~completion_is_selected)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
-            if is_open(buffer.text):
+            text = buffer.text
+            if is_open(text) or (not text.endswith("\n\n") and self._goes_on(text)):
                 buffer.newline(copy_margin=False)
             else:
                 buffer.validate_and_handle()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import select
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.errors import UllageError
+from ullage.shell.interrupting import leave, on_press
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 WIDEST = 120
 """Lines longer than this are hard to read on any screen."""
+FOLLOWS = 0.15
+"""Seconds within which another key follows while somebody types."""
 NARROWEST = 10
 """Below this many columns, lines are left to the terminal to break."""
 
@@ -88,8 +93,8 @@ class Screen:
 
     def __init__(self, console: Console, *, keyboard: TextIO | None = None) -> None:
         self.console = console
-        self.keyboard = sys.stdin if keyboard is None else keyboard
-        """Where answers and lines of input come from."""
+        self.keyboard: TextIO = keyboard or sys.stdin or io.StringIO()
+        """Where answers and lines of input come from; nothing comes where standard input is closed."""
         self._answer: Streamed | None = None
         self._is_quiet = False
 
@@ -102,7 +107,7 @@ class Screen:
     def is_interactive(self) -> bool:
         """Whether a person can be asked: a terminal on both sides."""
         keyboard = self.keyboard
-        return self.is_terminal and keyboard is not None and not keyboard.closed and keyboard.isatty()
+        return self.is_terminal and not keyboard.closed and keyboard.isatty()
 
     @property
     def has_colour(self) -> bool:
@@ -167,6 +172,25 @@ class Screen:
             raise KeyboardInterrupt
         return chosen
 
+    def line(self, question: str) -> str:
+        """A line that a person types; empty at Ctrl-C, at Ctrl-D, and where there is no terminal.
+
+        What was typed before the question could be read is not an answer to it.
+        """
+        if not self.is_interactive:
+            return ""
+        import termios  # noqa: PLC0415 - not on every platform
+
+        self._settle()
+        termios.tcflush(self.keyboard.fileno(), termios.TCIFLUSH)
+        write(self.console.file, neutral(question))
+        try:
+            with self.loud(), on_press(leave):
+                return self.keyboard.readline().strip()
+        except KeyboardInterrupt:
+            write(self.console.file, "\n")
+            return ""
+
     def _drawn(self, question: str, choices: Mapping[str, str]) -> str:
         """The question on a line, what may be answered on the next, where the cursor waits."""
         text = _line(question, "bold").append("\n ")
@@ -220,21 +244,23 @@ class _Harmless:
 
 
 def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
-    """The choice whose key is pressed; None for Escape, Ctrl-C, Ctrl-D and a terminal that is gone."""
+    """The choice whose key is pressed; None for Escape, Ctrl-C, Ctrl-D and a terminal that is gone.
+
+    A key that others follow at once is not meant for the question: somebody is in the middle of a line.
+    """
     while True:
         try:
-            pressed = os.read(handle, 64).decode(errors="replace")
+            pressed = os.read(handle, 1_024).decode(errors="replace")
+            while select.select([handle], [], [], FOLLOWS)[0]:
+                pressed += (more := os.read(handle, 1_024).decode(errors="replace"))
+                if not more:
+                    return None
         except OSError:
             return None
-        if pressed in {"", "\x1b"}:
+        if pressed in {"", "\x1b"} or "\x03" in pressed or "\x04" in pressed:
             return None
-        if pressed.startswith("\x1b"):
-            continue  # an arrow or a function key
-        for each in pressed:
-            if each in "\x03\x04":
-                return None
-            if each in choices or each.lower() in choices:
-                return each if each in choices else each.lower()
+        if pressed in choices or pressed.lower() in choices:
+            return pressed if pressed in choices else pressed.lower()
 
 
 def _line(line: str, style: str) -> Text:

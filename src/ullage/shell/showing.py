@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -12,7 +11,6 @@ from rich.text import Text
 from ullage.broker.about import EMBEDDED
 from ullage.config.using import prices_by_name, runs_here
 from ullage.drawing import BLOCKS, bar, clean, short, with_free
-from ullage.errors import ContextOverflowError
 from ullage.messages import arguments_text, calls_of, text_of
 from ullage.usage import detail
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 def window(desk: Desk, screen: Screen) -> RenderableType:
     """What fills the window, as a bar and in figures; and what the next trim would take."""
     context = desk.context
-    count, limit = context.count(), context.limit
+    count, limit = desk.count(), context.limit
     mark = "" if count.exact else "~"
     blocks = with_free(count.breakdown, limit)
     lines: list[RenderableType] = [
@@ -43,6 +41,9 @@ def window(desk: Desk, screen: Screen) -> RenderableType:
             line = Text("  ")
             line.append("█ " if screen.has_colour else f"{BLOCKS[name].glyph} ", style=BLOCKS[name].colour)
             lines.append(line.append(f"{name:<8}{tokens:>10,}{tokens / limit:>7.0%}"))
+    if context.printed_tokens:
+        waiting = f"~{context.printed_tokens:,} tokens of what commands printed go with the next question"
+        lines.append(Text(waiting, style="dim"))
     lines += _next_to_go(context)
     told = context.requests.statistics()
     if told.requests:
@@ -107,10 +108,10 @@ def cost(desk: Desk, *, detailed: bool) -> RenderableType:
     return Group(*lines)
 
 
-def history(context: Context, width: int) -> RenderableType:
+def history(desk: Desk, width: int) -> RenderableType:
     """Every turn in a line; what the model does not see whole is marked with what became of it."""
-    with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
-        context.fitted()
+    context = desk.context
+    desk.render()
     became = {change.index: change for change in context.changes}
     lines = []
     for place, turn in enumerate(context.turns):

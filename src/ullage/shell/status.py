@@ -9,11 +9,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.config.problems import InvalidSettings, Problem
 from ullage.errors import ConfigurationError
 from ullage.shell.screen import neutral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ullage.config import Settings
 
 DEFAULT = "{model} · {ctx_used}/{ctx_max} {ctx_percent} · {session_cost} · {cwd} {git}"
 UNKNOWN = "?"
@@ -109,6 +112,15 @@ def render(template: str, values: Mapping[str, object]) -> str:
             shown.append((between if shown else "", text))
             between = ""
     return neutral("".join(separator + text for separator, text in shown)).replace("\n", "␊")
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises InvalidSettings, with its place, where the template of the configuration cannot be filled."""
+    try:
+        check(settings.shell.status)
+    except ConfigurationError as error:
+        path = ("shell", "status")
+        raise InvalidSettings([Problem(settings.source(*path), path, str(error))]) from error
 
 
 def check(template: str) -> list[Piece]:
