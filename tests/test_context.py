@@ -14,7 +14,7 @@ import ullage
 from tests.strategies import TEXTS, TOOLS, Messages, conversations, exchanges, policies
 from ullage import ContextOverflowError, FitPolicy, InvalidConversation
 from ullage.context import DEFAULT_PROMPT, RECALL_TOOL, Context, Event, MemoryJournal, answer_recall
-from ullage.context.conversation import INTERRUPTED
+from ullage.context.record import INTERRUPTED
 from ullage.errors import ConfigurationError, Conflict
 from ullage.fitting.shorten import letters_of
 from ullage.fitting.units import piece_of

@@ -15,7 +15,7 @@ from rich.console import Console
 from tests.benches import Bench, answer, new_bench, press_ctrl_c, script
 from ullage import store
 from ullage.broker.events import Finished, Text, ToolCall
-from ullage.context.conversation import INTERRUPTED
+from ullage.context.record import INTERRUPTED
 from ullage.shell import desk, hearing
 from ullage.shell.hearing import Heard, hear
 from ullage.shell.interrupting import nothing, on_press, stoppable

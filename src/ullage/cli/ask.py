@@ -58,7 +58,7 @@ def _question(words: list[str]) -> str:
     question = "\n\n".join(filter(str.strip, (" ".join(words), piped)))
     if not question:
         raise ConfigurationError('nothing is asked; try: ullage ask "How long is the Nile?"')
-    return question
+    return question.encode("utf-8", "replace").decode()  # what was no text cannot be sent as one
 
 
 async def _ask(question: str, options: Namespace, kept: Store) -> int:

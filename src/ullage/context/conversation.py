@@ -1,47 +1,40 @@
-"""`Context`: the state of a conversation, kept, rendered and held within its budget.
+"""`Context`: a conversation, rendered and held within its budget.
 
-A Context is the fold of its journal: every change is an event that is kept first and applied then, so that
-whoever reads the events again has the same conversation. Rendering goes through the core's Window, and
-stored turns are never touched by it.
+Rendering goes through the core's Window, and the record's turns are never touched by it.
 """
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ullage.context.blocks import DEFAULT_PROMPT, Blocks, memory_text, system_messages
+from ullage.context.blocks import DEFAULT_PROMPT, system_messages
 from ullage.context.bounds import Bounds
 from ullage.context.folds import Folds
 from ullage.context.forms import fitted_without_tool_role
-from ullage.context.journal import Event, MemoryJournal
 from ullage.context.outputs import blocks_of, expected, in_front
-from ullage.context.rendering import render
+from ullage.context.record import Record
 from ullage.context.requests import Request, short_form
-from ullage.context.state import State, apply
 from ullage.context.summaries import Summaries
 from ullage.context.summary import Summarizer
-from ullage.errors import ContextOverflowError, InvalidConversation
+from ullage.errors import ContextOverflowError
 from ullage.fitting import FitPolicy
 from ullage.fitting.log import RequestLog
 from ullage.fitting.units import piece_of
-from ullage.messages import SYSTEM_ROLES, check_message
-from ullage.pairing import follow, unanswered
+from ullage.pairing import unanswered
 from ullage.tokens.calibration import NEUTRAL
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from ullage.context.folds import Fold
     from ullage.context.forms import Compress
-    from ullage.context.journal import Item, Journal, Piece
+    from ullage.context.journal import Event, Journal
     from ullage.context.summary import Summarize
     from ullage.fitting import Change, Fitted
     from ullage.messages import Message, Tool
@@ -49,13 +42,11 @@ if TYPE_CHECKING:
     from ullage.tokens.calibration import Factor
     from ullage.usage import Crossed
 
-INTERRUPTED = "[interrupted]"
-"""The result of a call whose program ended before it answered."""
 WORTHWHILE = 1.05
 """How much more room a tighter ceiling must give before the history is read again for it."""
 
 
-class Context:
+class Context(Record):
     """A conversation: turns, memory, summary and budget; what it must not lose is in its journal."""
 
     def __init__(
@@ -82,12 +73,8 @@ class Context:
         meter: Meter | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.system_prompt = system_prompt
+        super().__init__(journal, session, system_prompt, memory_max_chars)
         self.use_tool_role = use_tool_role
-        self.pursuing = True
-        """Whether a goal, where there is one, is being pursued; else the conversation is an ordinary one."""
-        self.session = session or uuid.uuid4().hex
-        self.journal: Journal = MemoryJournal() if journal is None else journal
         self.meter = Meter() if meter is None else meter
         self.requests = RequestLog()
         bounds = Bounds(
@@ -103,8 +90,6 @@ class Context:
         self._folds = Folds(bounds)
         self._token_budget = token_budget
         self._next_factor = factor
-        self._memory_max_chars = memory_max_chars
-        self._project = self._next_project = ""
         self._summaries: Summaries | None = None
         if summarize is not None:
             if not isinstance(summarize, Summarizer):
@@ -122,11 +107,7 @@ class Context:
         self._news: Counter[str] = Counter()
         self._short: set[int] = set()  # lines that are kept because a short form goes without them
         self._is_away = False
-        self._refresh_memory()
-        self._state = State()
-        self._events = 0
-        for event in self.journal.events(self.session):
-            self._apply(event)
+        self._replay()
 
     @classmethod
     def resume(cls, session: str, journal: Journal, **options: Any) -> Context:
@@ -137,23 +118,11 @@ class Context:
 
     # What happened ----------------------------------------------------------------------------------
 
-    @property
-    def turns(self) -> Sequence[Message]:
-        """Every turn as it was appended, sent or not."""
-        return [turn.message for turn in self._state.turns]
-
-    def __len__(self) -> int:
-        """How many turns there are."""
-        return len(self._state.turns)
-
-    @property
-    def waiting(self) -> Sequence[str]:
-        """The ids of the calls that have no result yet."""
-        return self._state.waiting
-
     def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
         """Adds a turn: kept when this returns; raises InvalidConversation for what is none."""
-        self._append(message, {"pin": pin, "priority": priority})
+        self._append(message, pin=pin, priority=priority)
+        if message["role"] == "assistant":
+            self._answered()
 
     def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
         """Adds a user turn, with what commands printed since the last one in front of it."""
@@ -164,8 +133,7 @@ class Context:
             lambda text: self.journal.keep(self.session, [text]),
         )
         content, quoted = in_front(printed, content)
-        message = {"role": "user", "content": content}
-        self._append(message, {"pin": pin, "priority": priority, "quoted": quoted})
+        self._append({"role": "user", "content": content}, pin=pin, priority=priority, quoted=quoted)
 
     @property
     def printed_tokens(self) -> int:
@@ -177,36 +145,6 @@ class Context:
         blocks = self.count().breakdown
         return self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
 
-    def _append(self, message: Message, more: Mapping[str, Any]) -> None:
-        place = len(self._state.turns)
-        check_message(message, place)
-        if message["role"] in SYSTEM_ROLES:
-            raise InvalidConversation(
-                "the system prompt is not a turn; set system_prompt", index=place, field="role"
-            )
-        follow(self._state.waiting, message, place)
-        said = {name: value for name, value in more.items() if value}
-        self._happened("turn", {"message": _copied(message), **said})
-        if message["role"] == "assistant":
-            self._answered()
-
-    def append_exec_output(self, text: str) -> None:
-        """Keeps what a command printed for the next user turn."""
-        if text:
-            self._happened("output", {"text": text})
-
-    def interrupt(self) -> None:
-        """Gives the calls that still wait the result `[interrupted]`, so that the conversation can go on."""
-        for call in self.waiting:
-            self.append({"role": "tool", "tool_call_id": call, "content": INTERRUPTED})
-
-    def undo(self) -> Sequence[Message]:
-        """Takes back the last exchange, and gives its turns."""
-        before = self.turns
-        if before:
-            self._happened("undo", {})
-        return before[len(self._state.turns) :]
-
     def compact(self, share: float = 0.25) -> int:
         """Trims now, down to this share of the room; tells how many tokens that saved."""
         before = self.estimate_tokens()
@@ -215,20 +153,9 @@ class Context:
         self._happened("compact", {"share": share})
         return before - self.estimate_tokens()
 
-    def reset(self) -> None:
-        """Clears turns, waiting output and summary; memory, project, usage and warnings stay."""
-        self._happened("reset", {})
-
-    def _happened(self, kind: str, data: dict[str, Any]) -> None:
-        """Keeps an event, then makes it part of the state."""
-        event = Event(kind, data)
-        self.journal.append(self.session, self._events, event)
-        self._apply(event)
-
     def _apply(self, event: Event) -> None:
         before = self._blocks()
-        apply(self._state, event)
-        self._events += 1
+        super()._apply(event)
         if event.kind == "summary":
             # It stands in the prompt from here on: what was decided before it stays decided.
             self._folds.renew(before, self._blocks(), self._state.lines, self._state.compactions)
@@ -318,74 +245,12 @@ class Context:
         if then < now or then > now * WORTHWHILE:
             self._folds.bounds = replace(self.bounds, factor=self._next_factor)
 
-    # The blocks of the prompt -----------------------------------------------------------------------
-
-    @property
-    def memory(self) -> Sequence[Item]:
-        """What is remembered in every conversation."""
-        return self.journal.items()
-
-    def remember(self, content: str, kind: str = "") -> Item:
-        """Remembers something; the prompt has it from now on."""
-        item = self.journal.remember(content, kind)
-        self._refresh_memory()
-        return item
-
-    def forget(self, number: int) -> bool:
-        """Forgets an item; False where there is none of this number."""
-        found = self.journal.forget(number)
-        self._refresh_memory()
-        return found
-
-    def _refresh_memory(self) -> None:
-        self._memory = memory_text(self.journal.items(), self._memory_max_chars)
-
-    @property
-    def project(self) -> str:
-        """The file tree as the prompt has it; empty for none."""
-        return self._project
-
-    def set_project(self, tree: str, *, at_trim: bool = False) -> None:
-        """Puts a file tree into the prompt: now, or when the next trim changes the prompt anyway."""
-        self._next_project = tree
-        if not at_trim:
-            self._project = tree
-
-    @property
-    def goal(self) -> str:
-        """The goal that was set and has not ended; else empty."""
-        return self._state.goal
-
-    @goal.setter
-    def goal(self, text: str) -> None:
-        self._happened("goal", {"text": text})
-
-    @property
-    def in_goal_mode(self) -> bool:
-        """Whether requests are made for the goal: not where there is none, or it waits to be taken up."""
-        return bool(self._state.goal) and self.pursuing
-
-    @property
-    def summary(self) -> str:
-        """The summary of what was evicted, where one was written."""
-        return self._state.summary
-
     @property
     def summary_failure(self) -> BaseException | None:
         """Why the last attempt at a summary gave nothing; None where it did not fail."""
         return self._summaries.failure if self._summaries else None
 
-    def _blocks(self, prompt: str | None = None) -> Blocks:
-        own = self.system_prompt if prompt is None else prompt
-        summary = self._state.summary if self._state.shown else ""
-        goal = self._state.goal if self.pursuing else ""
-        return Blocks(own, self._memory, self._project, summary, goal)
-
     # Rendering --------------------------------------------------------------------------------------
-
-    def history(self, system_prompt_override: str | None = None) -> list[Message]:
-        """All messages as they would be sent if everything fitted."""
-        return render(self._blocks(system_prompt_override), self._state.turns)
 
     def to_messages(
         self, *, system_prompt_override: str | None = None, compress: Compress | None = None
@@ -564,15 +429,7 @@ class Context:
         turns = [line.turn.message for line in lines] if short is None else short.messages
         return [*system_messages(self._blocks(prompt)), *turns]
 
-    # Pieces and usage -------------------------------------------------------------------------------
-
-    def recall(self, handle: str) -> Piece | None:
-        """The text that was taken out under this handle."""
-        return self.journal.recall(handle, self.session)
-
-    def search(self, words: str, most: int = 20) -> Sequence[Piece]:
-        """The pieces of this conversation in which all the words stand."""
-        return self.journal.search(words, self.session, most)
+    # Usage ------------------------------------------------------------------------------------------
 
     def add_usage(self, *arguments: Any, **options: Any) -> tuple[Crossed, ...]:
         """Adds what a request used to the meter; gives the warnings that this is the first to cross."""
@@ -589,10 +446,3 @@ class Context:
     def reset_usage(self) -> None:
         """Clears the meter and arms its warnings again."""
         self.meter.reset()
-
-
-def _copied(value: Any) -> Any:
-    """A message of our own, which its caller cannot change."""
-    if isinstance(value, dict | Mapping):
-        return {key: _copied(each) for key, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
