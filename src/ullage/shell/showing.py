@@ -49,7 +49,7 @@ def window(desk: Desk, screen: Screen) -> RenderableType:
     if told.requests:
         lines.append(
             Text(
-                f"the last {told.requests} requests: {told.trimmed} trimmed, "
+                f"of {told.requests} request{'' if told.requests == 1 else 's'} {told.trimmed} trimmed, "
                 f"{told.utilization:.0%} full on average",
                 style="dim",
             )
