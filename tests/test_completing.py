@@ -108,6 +108,7 @@ def shell(kept: Store, harbour: Path, programs: Path, tmp_path: Path) -> Iterato
     path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath), "/no/such/folder"])
     runner = Runner(cwd=harbour, environ={"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8"})
     yield Shell(desk, Screen(Console(file=io.StringIO())), runner)
+    asyncio.run(desk.close())  # a summary may be on its way
     runner.close()
 
 

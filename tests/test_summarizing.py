@@ -142,7 +142,7 @@ def play_slowly(request: Request) -> Script:
 
 
 def writing() -> bool:
-    """Whether there is a thread for summaries."""
+    """Whether there is a thread for summaries; each test ends its own."""
     return any(each.name == "ullage-notes" for each in threading.enumerate())
 
 
