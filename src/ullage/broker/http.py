@@ -145,7 +145,8 @@ class Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: Any = None, timeout: float = 2.0
     ) -> tuple[int, Any]:
         """The status and the JSON value of a small answer within the time; None for what is not JSON."""
-        waits = Timeouts(connect=timeout, first=timeout, between=timeout)
+        # The whole answer has the time; a gap in it is not to be told of instead, should both end together.
+        waits = Timeouts(connect=timeout, first=timeout, between=timeout + SLACK)
         content = b""
         late = False
         try:
