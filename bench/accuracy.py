@@ -11,3 +11,13 @@ def count(request: dict[str, Any], api: str, model: str) -> tuple[int, int]:
     """The estimate and the ceiling of a recorded request."""
     counted = count_request(request, api, model)
     return counted.tokens, counted.ceiling
+
+
+def count_unnamed(request: dict[str, Any], api: str, model: str) -> tuple[int, int]:  # noqa: ARG001 - the scorer's
+    """The same if nobody says which model will answer: only the API is known."""
+    counted = count_request({key: value for key, value in request.items() if key not in NAMES}, api)
+    return counted.tokens, counted.ceiling
+
+
+NAMES = frozenset({"model", "modelId"})
+"""The members of a body that name its model."""

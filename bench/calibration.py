@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench.shared import data
 from ullage import wire
 from ullage.errors import UllageError
+from ullage.target import Target
 from ullage.tokens import Cost, count_request, counter_for
 from ullage.tokens.calibration import ENOUGH, Calibration
-from ullage.tokens.counting import message_costs
+from ullage.tokens.request_count import message_costs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,11 +126,12 @@ def replay(key: Key, stream: Sequence[Taken], model: str | None = None) -> list[
     """Every request after the first ones, predicted and then learned from."""
     calibration = Calibration()
     endpoint, named = key
+    target = Target(endpoint=endpoint, model=model or named)
     judged = []
     for own, actual in stream:
-        calibrated = calibration.factor(endpoint, model or named).cost(own)
+        calibrated = calibration.factor(target).cost(own)
         judged.append(Judged(own, calibrated, actual))
-        calibration.observe(endpoint, model or named, own, actual)
+        calibration.observe(target, own, actual)
     return judged[ENOUGH:]
 
 

@@ -112,17 +112,22 @@ def ours(name: str, messages: list[dict[str, Any]], file: Path) -> dict[str, Any
     from ullage import store  # noqa: PLC0415 - each run loads what it measures
     from ullage.context import Context  # noqa: PLC0415 - the same
 
-    ullage.count(messages[:50])
+    ullage.count(messages[:50], model="gpt-4o")
     timer, sent, judge = Timer(), [], Judge()
     with ExitStack() as opened:
         held: Any
         if name.endswith("Window"):
-            held = ullage.Window(limit=BUDGET)
+            held = ullage.Window(limit=BUDGET, model="gpt-4o")
             held.append(messages[0])
         else:
             journal = opened.enter_context(store.open(file)).journal if "store" in name else None
             held = Context(
-                system_prompt=PROMPT, token_budget=BUDGET, max_turns=None, journal=journal, session="bench"
+                system_prompt=PROMPT,
+                token_budget=BUDGET,
+                max_turns=None,
+                journal=journal,
+                session="bench",
+                model="gpt-4o",
             )
         last = ""
         for message in messages[1:]:
@@ -205,7 +210,7 @@ def _tokens(messages: list[dict[str, Any]]) -> int:
     """What OpenAI charges for the messages; each is counted once."""
     for message in messages:
         if id(message) not in _costs:
-            _costs[id(message)] = (ullage.count([message]).tokens - 3, message)
+            _costs[id(message)] = (ullage.count([message], model="gpt-4o").tokens - 3, message)
     return 3 + sum(_costs[id(message)][0] for message in messages)
 
 

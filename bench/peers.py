@@ -23,6 +23,8 @@ from bench.shared import AbsentError, run, scorer
 
 OURS = ("ullage_window", "ullage_fill", "ullage_nodigest")
 REFERENCE = "REF_group_evict_lowwater"
+SLIDING = "REF_group_evict"
+"""Drops the oldest groups before each request until the rest fits, and no more."""
 TIMED = ("ullage_window", "ullage_nodigest", REFERENCE)
 BUDGETS = (32_000, 8_000)
 ROUNDS = 3
@@ -35,8 +37,8 @@ def harness() -> Any:
     return importlib.import_module("harness")
 
 
-def main() -> None:
-    """Prints the tables."""
+def main() -> dict[str, Any]:
+    """Prints the tables, and returns the figures of the session and the loop: name → budget → figure."""
     script = scorer("peers/harness.py")
     with tempfile.TemporaryDirectory() as folder:
         environments, names = _environments(Path(folder))
@@ -52,12 +54,14 @@ def main() -> None:
         best = {name: min((each[name] for each in timings), key=_total) for name in TIMED}
         print(_table(results, names, best))
         print(run(script, "giant", *names, **where))
+        judged = {name: _judged(results, name) for name in names}
         session = json.loads(Path(folder, "data", "online.json").read_text("utf-8"))
     for policy in ({}, {"low_water": 1.0}):
         for budget in BUDGETS:
             unused = own_count(session, budget, ullage.FitPolicy(**policy))
             name = "low_water=1.0" if policy else "default"
             print(f"by the model's own count: {name:<14} {budget:>6} unused {100 * unused:.1f} %")
+    return {name: figures for name, figures in judged.items() if figures}
 
 
 def own_count(session: list[list[dict[str, Any]]], budget: int, policy: ullage.FitPolicy) -> float:
@@ -83,7 +87,7 @@ def _environments(folder: Path) -> tuple[Path, list[str]]:
         (environments / name).symlink_to(sys.prefix)
     given = os.environ.get("ULLAGE_PEERS")
     if not given:
-        return environments, [*OURS, REFERENCE]
+        return environments, [*OURS, SLIDING, REFERENCE]
     for path in Path(given).iterdir():
         if path.name == "tkcache":
             (folder / "tkcache").symlink_to(path.resolve())
@@ -126,6 +130,23 @@ def _table(results: Path, names: list[str], best: dict[str, dict[str, float]]) -
                 + f"{loop['over']:>10}/{loop['user_lost'] + loop['tail_lost']}"
             )
     return "\n".join(lines)
+
+
+def _judged(results: Path, name: str) -> dict[str, dict[str, float]]:
+    """The figures of one trimmer by budget, times left out; empty if it did not run to its end."""
+    judged = {}
+    for budget in BUDGETS:
+        found = _read(results, name, budget)
+        online, loop = found.get("online", {}), found.get("loop", {})
+        if "prefix" in online and "over" in loop:
+            judged[str(budget)] = {
+                "prefix": round(online["prefix"] or 0, 4),
+                "unused": round(online["waste"] or 0, 4),
+                "over": online["over"] + loop["over"],
+                "invalid": online["invalid"],
+                "lost": sum(each[key] for each in (online, loop) for key in ("user_lost", "tail_lost")),
+            }
+    return judged
 
 
 def _read(results: Path, name: str, budget: int) -> dict[str, Any]:

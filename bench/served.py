@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import ullage
 from bench.shared import AbsentError
+from ullage.broker.ask import Ask
 from ullage.broker.embedded import count_exactly
 from ullage.broker.endpoint import Endpoint
 from ullage.broker.events import Used
-from ullage.broker.provider import Ask
 from ullage.broker.remote import RemoteProvider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ullage.broker.provider import Provider
+    from ullage.broker.protocol import Provider
 
 MODEL = "smollm2-135m-instruct"
 WINDOW = 2_048

@@ -184,7 +184,7 @@ def fill(file: Path, sessions: int = SESSIONS, turns: int = TURNS) -> None:
     file.parent.mkdir(parents=True)
     with store.open(file) as opened:
         for number in range(sessions):
-            context = Context(journal=opened.journal, session=f"{number:08x}")
+            context = Context(journal=opened.journal, session=f"{number:08x}", model="gpt-4o")
             for turn in range(turns // 2):
                 context.append({"role": "user", "content": f"How deep is harbour {number} at tide {turn}?"})
                 context.append({"role": "assistant", "content": f"It is {number % 30} metres deep there."})

@@ -4,6 +4,11 @@
 
 Wall time and CPU time in µs, the best of several rounds; wall time waits for the disk, in the system's
 temporary directory (TMPDIR names another). `normal` is what a turn would cost if a commit did not wait.
+
+The second table resumes conversations of 400 to 40,000 messages: reading them, and the first render without
+and with the state of the fold that was saved at its last trim. Then each conversation is searched: for a rare
+word, and for a question whose words stand in most of its texts, which is the worst case. The third tells how
+large a file is whose evicted texts stand in events and pieces both, and how large with each of them once.
 """
 
 from __future__ import annotations
@@ -17,16 +22,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.conversation import BUDGET, conversation
 from ullage import store
+from ullage.context import Context
 from ullage.context.journal import Event
-from ullage.cost.book import Account, Cap, Entry, Reservation
-from ullage.fitting.shorten import letters_of
+from ullage.cost.book import Account, Cap, Reservation
+from ullage.fitting.pieces import letters_of, piece_of
+from ullage.usage import LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PIECES = 100_000
 ROUNDS = 5
+LENGTHS = (400, 4_000, 40_000)
 DAY = "2026-11-16"
 TURN = Event("turn", {"message": {"role": "user", "content": "x" * 500}})
 CAPS = [
@@ -54,15 +63,85 @@ def turns(kept: store.Store, session: str) -> Callable[[int], object]:
 
 def call(kept: store.Store, number: int, prefix: str) -> None:
     """Reserves under three caps, and settles."""
-    now = time.time()
     account = Account("s", "gpt-4o", "main", "p", DAY)
-    reservation = Reservation(f"{prefix}{number}", account, Decimal("0.0123"), now + 60)
-    kept.book.reserve(reservation, CAPS, now)
-    kept.book.settle(reservation, Entry(calls=1, prompt=100, cost=Decimal("0.0023")))
+    reservation = Reservation(f"{prefix}{number}", account, Decimal("0.0123"))
+    kept.book.reserve(reservation, CAPS)
+    kept.book.settle(reservation, LedgerEntry(calls=1, prompt=100, cost=Decimal("0.0023")))
+
+
+def searches(kept: store.Store) -> str:
+    """What searching the conversation costs, in ms of wall time: a rare word, common words."""
+    times = []
+    for words in ("56e779c470", "which thread reads the schema of the server, and who retries the patch?"):
+        rounds = []
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            kept.journal.search(words, "one")
+            rounds.append(time.perf_counter() - begun)
+        times.append(min(rounds))
+    return " / ".join(f"{each * 1e3:,.0f}" for each in times)
+
+
+def resume(lengths: tuple[int, ...] = LENGTHS) -> None:
+    """Prints what resuming costs, by the length of the conversation."""
+    columns = f"{'read':>9} {'render without':>16} {'with':>9} {'state, bytes':>14} {'search, ms':>12}"
+    print(f"\n{'resume, CPU ms':<16} {columns}")
+    first: tuple[float, float, float] | None = None
+    for length in lengths:
+        with tempfile.TemporaryDirectory() as folder, store.open(Path(folder, "ullage.db")) as kept:
+            messages = conversation(length)
+            with kept._database.writing():  # noqa: SLF001 - one commit, or this would take minutes
+                for number, message in enumerate(messages[1:]):
+                    kept.journal.append("one", number, Event("turn", {"message": message}))
+            prompt = messages[0]["content"]
+            _, without = _resumed(kept, prompt)  # which also saves the state
+            best = [_resumed(kept, prompt) for _ in range(ROUNDS)]
+            times = min(read for read, _ in best), without, min(render for _, render in best)
+            with kept._database.reading() as connection:  # noqa: SLF001 - nobody else asks
+                (state,) = connection.execute("SELECT max(length(state)) FROM folds").fetchone()
+            found = searches(kept)
+        first = first or times
+        read, bare, saved = (f"{each * 1e3:,.1f}" for each in times)
+        ratios = " / ".join(f"{now / then:,.1f}" for now, then in zip(times, first, strict=True))
+        columns = f"{read:>9} {bare:>16} {saved:>9} {state or 0:>14,} {found:>12}"
+        print(f"{length:>8,} turns   {columns}   × {ratios}", flush=True)
+
+
+def _resumed(kept: store.Store, prompt: str) -> tuple[float, float]:
+    """Seconds of CPU for reading the conversation, and for its first render."""
+    options = {"model": "gpt-4o", "token_budget": BUDGET, "max_turns": None, "system_prompt": prompt}
+    begun = time.process_time()
+    context = Context.resume("one", kept.journal, **options)
+    read = time.process_time()
+    context.fitted()
+    return read - begun, time.process_time() - read
+
+
+def sizes(length: int = 4_000) -> None:
+    """Prints the size of a file with a conversation whose evicted texts stand twice, and once."""
+    made = {}
+    for name, named in (("texts in events and pieces both", False), ("texts once", True)):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "ullage.db")
+            with store.open(file) as kept, kept._database.writing():  # noqa: SLF001 - the same
+                for number, message in enumerate(conversation(length)[1:]):
+                    kept.journal.append("one", number, Event("turn", {"message": message}))
+                    kept.journal.keep("one", [piece_of(message)], [number] if named else [])
+            made[name] = file.stat().st_size
+    print(f"\n{'file of ' + format(length, ',') + ' turns, all evicted':<44} {'bytes':>12}")
+    for name, size in made.items():
+        print(f"{name:<44} {size:>12,}")
 
 
 def main(pieces: int = PIECES) -> None:
-    """Prints the table."""
+    """Prints the tables."""
+    costs(pieces)
+    resume()
+    sizes()
+
+
+def costs(pieces: int) -> None:
+    """Prints what each act costs."""
     dice = random.Random(1)
     words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 9))) for _ in range(20_000)]
     weights = list(itertools.accumulate(1 / (rank + 1) for rank in range(len(words))))

@@ -116,7 +116,7 @@ async def read_bytes(transport: Transport, endpoint: Endpoint, name: str) -> str
 
 async def take_turn(client: Client, name: str, pieces: int | None = None) -> str:
     """The answer to a turn of a conversation of its own; its first pieces, where the listener goes away."""
-    context = Context(system_prompt="Be brief.", session=name)
+    context = Context(system_prompt="Be brief.", session=name, model="gpt-4o")
     context.append_user(name)
     heard: list[str] = []
     async with aclosing(client.stream(context)) as events:  # type: ignore[type-var]

@@ -32,22 +32,24 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage import wire
 from ullage.errors import UllageError
 from ullage.tokens.counter import Counter
-from ullage.tokens.counting import message_costs, system_text
-from ullage.tokens.families import Family, family, family_name
+from ullage.tokens.families import Family, family, family_of
 from ullage.tokens.measures import measures_of
+from ullage.tokens.request_count import count_read
 
 if TYPE_CHECKING:
     from ullage.wire import Request
 
 FILE = "usage.jsonl.gz"
-NEEDED = frozenset({"id", "api", "class", "clean", "model", "response_model", "request", "input_tokens"})
+NEEDED = frozenset(
+    {"id", "api", "class", "clean", "family", "model", "response_model", "request", "input_tokens", "source"}
+)
 CLASSES = ("text", "tools", "schema", "toolmsgs")
 FOLDS = 5
 LARGE = 200
@@ -109,6 +111,11 @@ class Record(NamedTuple):
     api: str
     request: Request
     actual: int
+    model: str | None = None
+    source: str = ""
+    """The repository in which it was recorded."""
+    label: str = ""
+    """The provider's name in the recorded data: the scorer weighs groups within it."""
 
 
 class Score(NamedTuple):
@@ -127,7 +134,7 @@ def main() -> int:
     """Prints every row's fit."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--family", default="", help="only rows whose name begins so")
-    parser.add_argument("--markdown", action="store_true", help="only the table of docs/counting.md")
+    parser.add_argument("--markdown", action="store_true", help="only the table of docs/library/counting.md")
     parser.add_argument("--stale", action="store_true", help="exit with 1 where a figure is stale")
     options = parser.parse_args()
     data = os.environ.get("ULLAGE_DATA")
@@ -153,8 +160,8 @@ def main() -> int:
 # The records
 
 
-def read(path: Path) -> Iterator[tuple[str, Record]]:
-    """(model, record) of every clean record; ValueError for a file of another shape."""
+def read(path: Path) -> Iterator[Record]:
+    """Every clean record; ValueError for a file of another shape."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             entry = json.loads(line)
@@ -168,15 +175,24 @@ def read(path: Path) -> Iterator[tuple[str, Record]]:
                 print(f"derive_families: {entry['id']} left out: {error}", file=sys.stderr)
                 continue
             group = entry["id"].partition("-")[0]
-            record = Record(group, entry["class"], entry["api"], request, entry["input_tokens"])
-            yield entry["response_model"] or entry["model"], record
+            model = entry["response_model"] or entry["model"]
+            yield Record(
+                group,
+                entry["class"],
+                entry["api"],
+                request,
+                entry["input_tokens"],
+                model,
+                entry["source"],
+                entry["family"],
+            )
 
 
-def by_row(entries: Iterator[tuple[str, Record]]) -> dict[str, list[Record]]:
+def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """The records by the row that counts their model."""
     rows: dict[str, list[Record]] = collections.defaultdict(list)
-    for model, record in entries:
-        rows[family_name(model)].append(record)
+    for record in records:
+        rows[family_of(record.model, record.api).name].append(record)
     return rows
 
 
@@ -287,34 +303,34 @@ def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 def counted(row: Family, record: Record) -> tuple[int, int]:
     """(tokens, ceiling) of a request by this row."""
-    counter, request = Counter(row, measures_of(row, None)), record.request
-    once = counter.request(
-        request.tools,
-        request.response_format,
-        system=system_text(request.messages),
-        tool_choice=request.tool_choice,
-        thinking=request.thinking,
-    )
-    costs = [once, *message_costs(counter, request.messages)]
-    return sum(cost.tokens for cost in costs), sum(cost.ceiling for cost in costs)
+    count = count_read(Counter(row, measures_of(row, None)), record.request)
+    return count.tokens, count.ceiling
 
 
 def cross_validated(name: str, records: Sequence[Record], free: Sequence[str]) -> list[tuple[int, int]]:
     """(tokens, ceiling) of each record, by figures that its own group had no part in."""
     hand = [int(record.group, 16) % FOLDS for record in records]
-    rows: dict[tuple[int, str], Family] = {}
+    figures: list[dict[str, float]] = []
     for fold in range(FOLDS):
         others = [record for record, own in zip(records, hand, strict=True) if own != fold]
-        figures = fit(others, family(name), free)
-        for api in {record.api for record in records}:
-            rows[fold, api] = with_figures(family(name, api), _unless_fixed(name, api, figures))
-    return [counted(rows[own, record.api], record) for record, own in zip(records, hand, strict=True)]
+        figures.append(fit(others, family(name), free))
+    return [
+        counted(_with_free_figures(row_of(record), figures[own]), record)
+        for record, own in zip(records, hand, strict=True)
+    ]
 
 
-def _unless_fixed(name: str, api: str, figures: Mapping[str, float]) -> dict[str, float]:
-    """The figures that the row does not give separately for this API."""
-    plain, through = family(name), family(name, api)
-    return {path: value for path, value in figures.items() if figure(plain, path) == figure(through, path)}
+def row_of(record: Record) -> Family:
+    """The row that counts the record, through its API and at its host."""
+    return family_of(record.model, record.api)
+
+
+def _with_free_figures(row: Family, figures: Mapping[str, float]) -> Family:
+    """The row with these figures, but for those that it gives separately for its API or host."""
+    plain = family(row.name)
+    return with_figures(
+        row, {path: value for path, value in figures.items() if figure(plain, path) == figure(row, path)}
+    )
 
 
 def scores(records: Sequence[Record], results: Sequence[tuple[int, int]]) -> Iterator[Score]:
@@ -357,7 +373,7 @@ def report(name: str, records: Sequence[Record]) -> int:
     """Prints one row; the number of figures that are stale."""
     groups = len({record.group for record in records})
     free = free_of(name, records)
-    now = list(scores(records, [counted(family(name, record.api), record) for record in records]))
+    now = list(scores(records, [counted(row_of(record), record) for record in records]))
     anew = list(scores(records, cross_validated(name, records, free))) if free else now
     print(f"\n{name}: {len(records)} requests of {groups} groups, by {family(name).vocabulary}")
     print(
@@ -368,12 +384,14 @@ def report(name: str, records: Sequence[Record]) -> int:
         print(f"  {table.kind:10}{table.groups:>7}  {table.median:>13.1%}{table.p95:>7.1%}", end="")
         print(f"  {fitted.median:>14.1%}{fitted.p95:>7.1%}  {table.large:>6}{table.under:>9.2f}", end="")
         print(f"{'' if table.excess is None else f'{table.excess:>8.1%}'}")
-    return figures_report(family(name), [r for r in records if _plain_api(name, r)], free)
+    return figures_report(family(name), [r for r in records if _is_plain(r)], free)
 
 
-def _plain_api(name: str, record: Record) -> bool:
-    """Whether the record's API is charged as the row itself says."""
-    return family(name, record.api) == family(name)
+def _is_plain(record: Record) -> bool:
+    """Whether the record is charged by the row's own figures, whatever its API and host."""
+    row = row_of(record)
+    plain = family(row.name)
+    return all(figure(plain, path) == figure(row, path) for path in FREE.get(row.name, ()))
 
 
 def figures_report(row: Family, records: Sequence[Record], free: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.postgres import emptied_url
 from ullage import store
 from ullage.context.journal import MemoryJournal
 from ullage.cost.memory import MemoryBook
@@ -47,10 +48,17 @@ def _sqlite_in_memory() -> Iterator[Backend]:
         yield Backend(kept.journal, kept.book, kept.calibration)
 
 
+@contextlib.contextmanager
+def _postgres() -> Iterator[Backend]:
+    with emptied_url() as url, store.open(url) as kept:
+        yield Backend(kept.journal, kept.book, kept.calibration)
+
+
 BACKENDS: dict[str, Callable[[], AbstractContextManager[Backend]]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "sqlite-in-memory": _sqlite_in_memory,
+    "postgres": _postgres,
 }
 QUICK = tuple(name for name in BACKENDS if name != "sqlite")
 """Those without a disk, for properties that try many examples; the same code runs on the disk."""

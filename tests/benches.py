@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ullage.broker.events import Event, Finished, Text, Used
-from ullage.broker.opening import Opened
-from ullage.config.building import defaults, plain_model
-from ullage.config.seats import seated
-from ullage.shell.desk import Desk, ledger_of
-from ullage.shell.goal import Outcome, pursue
+from ullage.broker.resolve import Opened
+from ullage.config.builder import defaults, plain_model
+from ullage.session.accounts import ledger_for
+from ullage.session.chat import ChatSession
+from ullage.session.model_pool import open_model_on
+from ullage.shell.goal import GoalOutcome, pursue
 from ullage.shell.loop import Shell
-from ullage.shell.running import Runner
 from ullage.shell.screen import Screen
+from ullage.terminal import Runner
 from ullage.testing import ScriptedProvider
 from ullage.tokens.calibration import Calibration
 from ullage.usage import Usage
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ullage.store import Store
 
 GOAL = "Count the boats in the harbour"
-ENVIRON = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/", "LANG": "C.UTF-8"}
+ENVIRON = {"PATH": os.environ["PATH"], "HOME": "/", "LANG": "C.UTF-8"}
 
 
 def press_ctrl_c() -> None:
@@ -55,12 +56,12 @@ class Bench:
     provider: Any
     out: io.StringIO
 
-    def pursue(self, text: str = GOAL, **options: Any) -> Outcome:
-        return asyncio.run(pursue(self.shell, text, **options))
+    def pursue(self, text: str = GOAL, **options: Any) -> GoalOutcome:
+        return asyncio.run(pursue(self.shell.workplace, text, **options))
 
     @property
     def context(self) -> Context:
-        return self.shell.desk.context
+        return self.shell.chat.context
 
     def said(self) -> list[Any]:
         """What the model was told, turn by turn."""
@@ -92,16 +93,16 @@ def new_bench(
         goal=replace(settings.goal, **bounds),
         routing=replace(settings.routing, models=routes or {}, system_prompts=prompts or {}),
     )
-    seat = asyncio.run(
-        seated(
+    open_model = asyncio.run(
+        open_model_on(
             Opened(provider, local),
-            plain_model(provider.model),
+            plain_model(provider.target.model),
             settings,
-            ledger=ledger_of(settings, kept, session, folder),
+            ledger=ledger_for(settings, kept, session, folder.name),
             calibration=Calibration(kept.calibration),
         )
     )
-    desk = Desk(settings, kept, {}, folder, seat, session=session)
+    chat = ChatSession(settings, kept, {}, folder, open_model, session=session)
     out = io.StringIO()
     shown = screen or Screen(Console(file=out, width=110), keyboard=io.StringIO())
-    return Bench(Shell(desk, shown, Runner(cwd=folder, environ=ENVIRON)), provider, out)
+    return Bench(Shell(chat, shown, Runner(cwd=folder, environ=ENVIRON)), provider, out)

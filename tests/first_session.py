@@ -4,13 +4,13 @@ same each time. README shows what `transcript` gives.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
 import ullage
 from tests.player import Request, Script, answered, playing, sent_json
 from tests.terminal import opened
+from tests.world import environment
 
 BOATS = "heron,420\ncurlew,96\ngannet,310\n"
 ANSWERS = {
@@ -28,14 +28,12 @@ def transcript() -> str:
         home = Path(folder, "harbour")
         home.mkdir()
         (home / "boats.csv").write_text(BOATS)
-        variables = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "*",
-            "OPENAI_BASE_URL": f"{player.url}/v1",
-            "OPENAI_API_KEY": "sk-harbour-0123456789",
-        }
+        variables = environment(
+            home,
+            NO_PROXY="*",
+            OPENAI_BASE_URL=f"{player.url}/v1",
+            OPENAI_API_KEY="sk-harbour-0123456789",
+        )
         arguments = ("--store", str(Path(folder, "kept.db")), "--model", "openai/gpt-4o")
         with opened(*arguments, env=variables, cwd=home, columns=80) as terminal:
             for line in ("ls", "tell me which boat paid most"):

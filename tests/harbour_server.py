@@ -122,13 +122,6 @@ def wreck() -> None:
     sys.exit(2)
 
 
-def babble() -> None:
-    """Never anything else than what is not MCP."""
-    while True:
-        print("ahoy", flush=True)
-        time.sleep(0.05)
-
-
 def serve_old() -> None:
     """A handshake, a list in pages, a tool that makes it longer and tells the process, one that sleeps."""
     tools = [{"name": f"buoy {number}", "inputSchema": {"type": "object"}} for number in range(20)]
@@ -168,7 +161,6 @@ WITHOUT_SDK: dict[str, Callable[[], object]] = {
     "patient": serve_patient,
     "stubborn": serve_stubborn,
     "wreck": wreck,
-    "babble": babble,
     "silent": lambda: time.sleep(60),
 }
 WAYS: dict[str, Callable[[], object]] = {

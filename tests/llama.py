@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from tests.world import PATIENCE
 from ullage.broker.embedded import find
+from ullage.broker.embedded.runtime import INSTALL
+from ullage.broker.embedded.weights import GET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 # It ends when its standard input does, so that it does not outlive whoever started it.
 PROGRAM = """
-import sys, xllamacpp
+import os, sys, xllamacpp
 given = xllamacpp.CommonParams()
 given.model.path, given.n_ctx, given.n_parallel = sys.argv[1], int(sys.argv[2]), 1
 given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
@@ -29,6 +32,7 @@ given.cache_ram_mib, given.n_threads_http, given.verbosity = 0, 2, 0
 server = xllamacpp.Server(given)
 print("listening", server.listening_address, flush=True)
 sys.stdin.read()
+os._exit(0)  # without the destructor, which waits for ever if the task loop has not started yet
 """
 
 
@@ -42,20 +46,29 @@ class Llama(NamedTuple):
             self.url + path, json.dumps(body).encode(), {"content-type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - the same
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - the same
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refusal:
             with refusal:
                 return refusal.code, json.load(refusal)
 
 
-def needed() -> Path:
-    """The embedded model's file; the test is skipped where it or the runtime is missing."""
+def missing() -> str:
+    """The part of the embedded model that is not installed, and the command that installs it; or empty."""
     if importlib.util.find_spec("xllamacpp") is None:
-        pytest.skip("the model runtime is not installed: pip install 'ullage[local]'")
+        return f"the model runtime is not installed: {INSTALL}"
+    return "" if find() else f"the embedded model's file is not here: {GET}"
+
+
+needs_local = pytest.mark.skipif(bool(missing()), reason=missing() or "all is here")
+"""Skips a test that runs the embedded model if that is not installed."""
+
+
+def needed() -> Path:
+    """The embedded model's file; the test is skipped if that or the runtime is missing."""
     path = find()
-    if path is None:
-        pytest.skip("the embedded model's file is not here: ullage model get")
+    if path is None or missing():
+        pytest.skip(missing())
     return path
 
 

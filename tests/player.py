@@ -14,15 +14,18 @@ import asyncio
 import contextlib
 import re
 import socket
+import struct
 import threading
-import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from tests.world import PATIENCE, until
+
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator, Mapping
 
 
@@ -47,6 +50,8 @@ class Script:
     """After so many bytes of the body nothing more comes, and the connection stays open."""
     cut_at: int | None = None
     """After so many bytes of the body the connection is closed."""
+    reset: bool = False
+    """Whether a connection that `cut_at` closes is reset: the client gets an error instead of an end."""
     delay: float = 0.0
     """Seconds before the status line."""
 
@@ -85,7 +90,7 @@ class Request:
 class Player:
     """The server: read `url` and `requests`, wait for `left`."""
 
-    def __init__(self, play: Callable[[Request, int], Script]) -> None:
+    def __init__(self, play: Callable[[Request, int], Script], tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         """How many connections were opened."""
@@ -93,30 +98,32 @@ class Player:
         """How many answers the client went away from before they were at their end."""
         self.url = ""
         self._play = play
+        self._tls = tls
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
 
-    def wait_left(self, number: int = 1, seconds: float = 5.0) -> bool:
+    def wait_left(self, number: int = 1, seconds: float = PATIENCE) -> bool:
         """Whether so many clients went away from an unfinished answer within the time."""
-        end = time.monotonic() + seconds
-        while self.left < number and time.monotonic() < end:
-            time.sleep(0.005)
-        return self.left >= number
+        return until(lambda: self.left >= number, seconds)
+
+    def wait_asked(self, number: int = 1, seconds: float = PATIENCE) -> bool:
+        """Whether so many requests were read within the time; a client may have gone away by then."""
+        return until(lambda: len(self.requests) >= number, seconds)
 
     def start(self) -> None:
         """Listens, and returns when it does."""
         self._thread.start()
-        if not self._ready.wait(10) or not self.url:
+        if not self._ready.wait(PATIENCE) or not self.url:
             raise RuntimeError("the player does not listen")
 
     def stop(self) -> None:
         """Closes every connection and ends the thread."""
         if self._over is not None:
             self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
     def _run(self) -> None:
         try:
@@ -127,8 +134,9 @@ class Player:
 
     async def _serve(self) -> None:
         self._over = asyncio.Event()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=512)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=512, ssl=self._tls)
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._over.wait()
         server.close()
@@ -173,6 +181,10 @@ class Player:
             for task in (coming, sending):
                 task.cancel()
             early, _ = await asyncio.gather(coming, sending, return_exceptions=True)
+        if script.reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
         if script.framing == "close" or script.cut_at is not None:
             return None
         return early if isinstance(early, bytes) else b""
@@ -235,14 +247,16 @@ def _head(script: Script) -> bytes:
 
 
 @contextlib.contextmanager
-def playing(*scripts: Script | Callable[[Request], Script]) -> Iterator[Player]:
+def playing(
+    *scripts: Script | Callable[[Request], Script], tls: ssl.SSLContext | None = None
+) -> Iterator[Player]:
     """A running player; each script answers one request, the last one all that follow."""
 
     def play(request: Request, number: int) -> Script:
         script = scripts[min(number, len(scripts) - 1)]
         return script if isinstance(script, Script) else script(request)
 
-    player = Player(play)
+    player = Player(play, tls)
     player.start()
     try:
         yield player

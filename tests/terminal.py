@@ -7,23 +7,22 @@ with opened("shell", env=environment, cwd=folder) as terminal:
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pexpect
 import pyte
 
+from tests.world import BIN, PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
-PROGRAM = str(Path(sys.executable).with_name("ullage"))
+PROGRAM = str(BIN / "ullage")
 PROMPT = ">"
 ENTER, CTRL_C, CTRL_D, CTRL_L = "\r", "\x03", "\x04", "\x0c"
-PATIENCE = 20.0
-"""Seconds until something that does not appear is taken to be missing."""
 
 
 class Answering(pyte.Screen):
@@ -89,8 +88,16 @@ class Terminal:
 
     def done(self) -> str:
         """What is shown below the line that was typed, as soon as the next prompt is there."""
-        self.wait_until(lambda: self._prompts() and self._screen.cursor.y > 0, "the next prompt")
+        self.wait_until(self.is_done, "the next prompt")
         return "\n".join(self.lines[1 : self._screen.cursor.y])
+
+    def is_done(self) -> bool:
+        """Whether the next prompt is there."""
+        return self._prompts() and self.has_taken_line()
+
+    def has_taken_line(self) -> bool:
+        """Whether the cursor has left the line that was typed."""
+        return self._screen.cursor.y > 0
 
     def leave(self, keys: str = CTRL_D) -> int | None:
         """The exit status of the program that these keys end."""
@@ -126,7 +133,7 @@ def opened(
     child: pexpect.spawn[bytes] = pexpect.spawn(
         PROGRAM,
         list(arguments),
-        env={**env, "TERM": "xterm-256color"},
+        env={**env},
         cwd=str(cwd),
         dimensions=(rows, columns),
         timeout=PATIENCE,

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ullage
+from ullage.target import Target
 from ullage.tokens import Cost, Count, counter_for
 from ullage.tokens.calibration import (
     ENOUGH,
@@ -28,8 +29,8 @@ from ullage.tokens.calibration import (
     WITNESSES,
     Calibration,
     Factor,
-    Learned,
     MemoryShelf,
+    TargetHistory,
     factor_of,
     observed,
     refused,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLAUDE = "claude-sonnet-4-5"
+HERE = Target(endpoint="here", model=CLAUDE)
 MARGIN = 0.1
 
 SIZES = st.integers(1, 300) | st.integers(200, 300_000)
@@ -70,8 +72,8 @@ FACTORS = st.builds(
 )
 
 
-def after(pairs: Iterable[tuple[Cost, Any]], learned: Learned | None = None) -> Learned:
-    learned = learned or Learned()
+def after(pairs: Iterable[tuple[Cost, Any]], learned: TargetHistory | None = None) -> TargetHistory:
+    learned = learned or TargetHistory()
     for cost, actual in pairs:
         learned = observed(learned, cost, actual)
     return learned
@@ -234,7 +236,7 @@ def test_the_ceiling_rises_at_once() -> None:
 
 def test_the_ceiling_is_too_low_in_less_than_one_request_of_a_hundred() -> None:
     chance = random.Random(7)  # noqa: S311 - seeded noise
-    learned, low, number = Learned(), 0, 1_500
+    learned, low, number = TargetHistory(), 0, 1_500
     for _ in range(number):
         tokens = chance.randint(300, 30_000)
         cost, actual = Cost(tokens, round(tokens * 1.02)), round(tokens * chance.gauss(1.1, 0.05))
@@ -290,9 +292,9 @@ def test_a_refused_request_counts_as_more_than_before(
 
 def test_a_refusal_is_taken_at_its_word_up_to_twice() -> None:
     cost = Cost(10_000, 11_000)
-    assert factor_of(refused(Learned(), cost, 12_000)).ceiling(11_000) in range(12_000, 12_003)
-    assert factor_of(refused(Learned(), cost, None)).ceiling(11_000) in range(12_100, 12_103)
-    assert factor_of(refused(Learned(), cost, 10**7)).ceiling(11_000) in range(22_000, 22_003)
+    assert factor_of(refused(TargetHistory(), cost, 12_000)).ceiling(11_000) in range(12_000, 12_003)
+    assert factor_of(refused(TargetHistory(), cost, None)).ceiling(11_000) in range(12_100, 12_103)
+    assert factor_of(refused(TargetHistory(), cost, 10**7)).ceiling(11_000) in range(22_000, 22_003)
 
 
 def test_a_refusal_does_not_move_the_estimate() -> None:
@@ -318,11 +320,11 @@ def test_hostile_counts_are_as_if_they_had_not_been_told(
 
 @pytest.mark.parametrize("cost", [Cost(0, 0), Cost(0, 5), Cost(-3, 9), Cost(9, 3), Cost(10**12, 10**12)])
 def test_an_estimate_that_is_none_teaches_nothing(cost: Cost) -> None:
-    assert observed(Learned(), cost, 100) == Learned()
-    assert refused(Learned(), cost, 100) == Learned()
+    assert observed(TargetHistory(), cost, 100) == TargetHistory()
+    assert refused(TargetHistory(), cost, 100) == TargetHistory()
     calibration = Calibration()
-    calibration.observe("here", CLAUDE, cost, 100)
-    assert calibration.overflowed("here", CLAUDE, cost, 100) == NEUTRAL
+    calibration.observe(HERE, cost, 100)
+    assert calibration.overflowed(HERE, cost, 100) == NEUTRAL
 
 
 def test_a_count_that_leaves_out_what_was_cached_teaches_nothing() -> None:
@@ -336,7 +338,7 @@ def test_what_is_known_is_bounded_and_survives_its_json(pairs: list[tuple[Cost, 
     assert len(learned.seen) <= MEMORY
     written = json.dumps(learned.to_json(), allow_nan=False)
     assert len(written) < 64 * MEMORY
-    assert Learned.from_json(json.loads(written)) == learned
+    assert TargetHistory.from_json(json.loads(written)) == learned
     factor = factor_of(learned, MARGIN)
     assert factor.cost(Cost(1_000, 1_100)).ceiling >= 400
 
@@ -355,16 +357,16 @@ JSON = st.recursive(
 )
 def test_a_shelf_with_something_else_on_it_is_as_good_as_empty(value: Any) -> None:
     shelf = MemoryShelf()
-    shelf.learn("here", CLAUDE, lambda _: value)
+    shelf.learn(HERE, lambda _: value)
     calibration = Calibration(shelf)
-    assert isinstance(calibration.factor("here", CLAUDE), Factor)
-    calibration.observe("here", CLAUDE, Cost(1_000, 1_100), 1_300)
-    assert calibration.factor("here", CLAUDE).ceiling(1_100) >= 1_300
+    assert isinstance(calibration.factor(HERE), Factor)
+    calibration.observe(HERE, Cost(1_000, 1_100), 1_300)
+    assert calibration.factor(HERE).ceiling(1_100) >= 1_300
 
 
 def test_what_is_known_is_read_from_any_mapping() -> None:
     learned = after(around(1.2, 30))
-    assert Learned.from_json(MappingProxyType(learned.to_json())) == learned
+    assert TargetHistory.from_json(MappingProxyType(learned.to_json())) == learned
 
 
 # The shell around it
@@ -373,27 +375,28 @@ def test_what_is_known_is_read_from_any_mapping() -> None:
 def test_endpoints_and_models_are_kept_apart() -> None:
     calibration = Calibration()
     for cost, actual in around(1.5, 30):
-        calibration.observe("here", CLAUDE, cost, actual)
-    assert calibration.factor("here", CLAUDE).scale == pytest.approx(1.5, abs=0.02)
-    assert calibration.factor("there", CLAUDE) == NEUTRAL
-    assert calibration.factor("here", "claude-opus-4-5") == NEUTRAL
+        calibration.observe(HERE, cost, actual)
+    assert calibration.factor(HERE).scale == pytest.approx(1.5, abs=0.02)
+    assert calibration.factor(Target(endpoint="there", model=CLAUDE)) == NEUTRAL
+    assert calibration.factor(Target(endpoint="here", model="claude-opus-4-5")) == NEUTRAL
 
 
 def test_a_refused_request_is_counted_as_more_by_the_factor_that_comes_back() -> None:
     calibration = Calibration()
     cost = Cost(*_cost_of(CLAUDE))
-    before = calibration.factor("here", CLAUDE).cost(cost)
-    factor = calibration.overflowed("here", CLAUDE, cost, None)
+    before = calibration.factor(HERE).cost(cost)
+    factor = calibration.overflowed(HERE, cost, None)
     assert factor.cost(cost).ceiling > before.ceiling
-    assert calibration.factor("here", CLAUDE) == factor
+    assert calibration.factor(HERE) == factor
 
 
 def test_exact_models_stay_exact_through_the_shell() -> None:
     calibration = Calibration()
+    target = Target(endpoint="here", model="gpt-4o")
     for length in range(1, 200):
         own = ullage.count([{"role": "user", "content": "word " * length * 5}], model="gpt-4o")
-        calibration.observe("here", "gpt-4o", Cost(own.tokens, own.ceiling), own.tokens)
-    assert calibration.factor("here", "gpt-4o").count(own) is own
+        calibration.observe(target, Cost(own.tokens, own.ceiling), own.tokens)
+    assert calibration.factor(target).count(own) is own
 
 
 def test_threads_lose_no_observation() -> None:
@@ -402,7 +405,7 @@ def test_threads_lose_no_observation() -> None:
 
     def work(first: int) -> None:
         for actual in range(first, first + MEMORY // 4):
-            calibration.observe("here", CLAUDE, Cost(1_000, 1_100), actual)
+            calibration.observe(HERE, Cost(1_000, 1_100), actual)
 
     workers = [threading.Thread(target=work, args=(1_000 + 100 * n,)) for n in range(4)]
     for worker in workers:
@@ -424,23 +427,22 @@ class FileShelf:
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=30, isolation_level=None)
 
-    def learned(self, endpoint: str, model: str) -> Mapping[str, Any] | None:
+    def learned(self, target: Target) -> Mapping[str, Any] | None:
         db = self._open()
-        row = db.execute("SELECT value FROM known WHERE key = ?", (endpoint + model,)).fetchone()
+        row = db.execute("SELECT value FROM known WHERE key = ?", (repr(target),)).fetchone()
         db.close()
         return json.loads(row[0]) if row else None
 
     def learn(
         self,
-        endpoint: str,
-        model: str,
+        target: Target,
         change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
     ) -> Mapping[str, Any]:
         db = self._open()
         db.execute("BEGIN IMMEDIATE")
-        row = db.execute("SELECT value FROM known WHERE key = ?", (endpoint + model,)).fetchone()
+        row = db.execute("SELECT value FROM known WHERE key = ?", (repr(target),)).fetchone()
         new = change(json.loads(row[0]) if row else None)
-        db.execute("REPLACE INTO known VALUES (?, ?)", (endpoint + model, json.dumps(new)))
+        db.execute("REPLACE INTO known VALUES (?, ?)", (repr(target), json.dumps(new)))
         db.execute("COMMIT")
         db.close()
         return new
@@ -449,7 +451,7 @@ class FileShelf:
 def _observe(path: Path, first: int) -> None:
     calibration = Calibration(FileShelf(path))
     for actual in range(first, first + 30):
-        calibration.observe("here", CLAUDE, Cost(1_000, 1_100), actual)
+        calibration.observe(HERE, Cost(1_000, 1_100), actual)
 
 
 def test_processes_lose_no_observation(tmp_path: Path) -> None:
@@ -466,7 +468,7 @@ def test_processes_lose_no_observation(tmp_path: Path) -> None:
 
 
 def _actuals(shelf: MemoryShelf | FileShelf) -> list[int]:
-    return sorted(each.actual for each in Learned.from_json(shelf.learned("here", CLAUDE)).seen)
+    return sorted(each.actual for each in TargetHistory.from_json(shelf.learned(HERE)).seen)
 
 
 def _cost_of(model: str) -> Cost:

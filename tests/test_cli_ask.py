@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,13 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests import world
+from tests.llama import needs_local
 from tests.player import Player, Script, playing, sent_json
 from ullage import store
-from ullage.broker.embedded.weights import find
-from ullage.cli.codes import code_of
+from ullage.cli.exit_codes import code_of
 from ullage.context import Context
 from ullage.context.journal import Event
-from ullage.errors import UllageError
+from ullage.errors import ProviderError, UllageError
+from ullage.target import Target
 
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
 SECRET = "sk-harbour-0123456789abcdefghij"  # noqa: S105 - nobody's
@@ -37,10 +38,8 @@ ANSWER = Script(body=chunk(role="assistant", content="Seven ") + chunk(content="
 
 
 def environment(player: Player | None = None, **more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    if player is not None:
-        kept |= {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": SECRET}
-    return {**kept, "NO_PROXY": "*", "XDG_CONFIG_HOME": "/nowhere", **more}
+    told = {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": SECRET} if player is not None else {}
+    return {**world.environment(), **told, "NO_PROXY": "*", "XDG_CONFIG_HOME": "/nowhere", **more}
 
 
 def ask(
@@ -52,7 +51,7 @@ def ask(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=world.PATIENCE,
         env=environment(player, **more),
     )
 
@@ -60,10 +59,25 @@ def ask(
 def spent(folder: Path, session: str) -> tuple[Any, Any]:
     """What the session has spent, and what is still held for it."""
     with store.open(folder / "ullage.db") as kept:
-        return kept.book.used("session", session, 0.0)
+        return kept.book.used("session", session)
 
 
 GPT = ("--model", "openai/gpt-4o", "--session", "monday")
+
+
+def test_a_silent_server_is_given_up_after_the_configured_time(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    with playing(Script(silent=True)) as player:
+        config.write_text(
+            f'[models.slow]\nendpoint = "{player.url}/v1"\nmodel = "gpt-4o"\nprices.input = 1\n'
+            "prices.output = 1\ntimeouts.begin = 2\ntimeouts.first = 1\n"
+        )
+        config.chmod(0o600)
+        done = ask(tmp_path, "--config", str(config), "--model", "slow", "--session", "monday", "How many?")
+    assert done.returncode == code_of(ProviderError("late"))
+    assert "no answer began within 2 s" in done.stderr
+    paid, held = spent(tmp_path, "monday")
+    assert (paid > 0, held) == (True, 0)
 
 
 def test_an_answer_is_printed_kept_and_on_the_bill(tmp_path: Path) -> None:
@@ -76,7 +90,10 @@ def test_an_answer_is_printed_kept_and_on_the_bill(tmp_path: Path) -> None:
     with store.open(tmp_path / "ullage.db") as kept:
         turns = Context.resume("monday", kept.journal).turns
         assert [turn["content"] for turn in turns] == ["How many boats?", "Seven boats."]
-        assert kept.calibration.learned(f"{player.url}/v1", "gpt-4o") is not None
+        assert (
+            kept.calibration.learned(Target(endpoint=f"{player.url}/v1", model="gpt-4o", api="openai.chat"))
+            is not None
+        )
     assert spent(tmp_path, "monday")[0] > 0
     assert spent(tmp_path, "monday")[1] == 0
 
@@ -102,7 +119,7 @@ def test_json_is_one_object_with_all_that_is_known(tmp_path: Path) -> None:
     assert told["finish"] == "stop"
     assert told["session"] == "monday"
     assert told["usage"]["prompt"] == 41
-    assert told["usage"]["told"] is True
+    assert told["usage"]["reported"] is True
     assert float(told["cost"]) > 0
 
 
@@ -185,7 +202,7 @@ def test_the_configuration_names_the_model_its_key_its_prices_and_the_caps(tmp_p
 def test_asking_nothing_is_wrong_usage(tmp_path: Path) -> None:
     done = ask(tmp_path)
     assert done.returncode == 2
-    assert "nothing is asked" in done.stderr
+    assert "the question is empty" in done.stderr
 
 
 def test_ctrl_c_stops_with_the_ledger_settled(tmp_path: Path) -> None:
@@ -201,7 +218,7 @@ def test_ctrl_c_stops_with_the_ledger_settled(tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.read(6) == b"Seven "
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=20)
+        _, errors = child.communicate(timeout=world.PATIENCE)
     assert child.returncode == 130
     assert b"Traceback" not in errors
     assert spent(tmp_path, "monday")[0] > 0
@@ -226,7 +243,7 @@ def test_a_run_leaves_no_trace_of_its_key(tmp_path: Path) -> None:
     assert SECRET[3:] not in said
 
 
-@pytest.mark.skipif(find() is None, reason="the embedded model's file is not there: ullage model get")
+@needs_local
 def test_the_embedded_model_answers_without_a_key(tmp_path: Path) -> None:
     done = ask(tmp_path, "--model", "embedded", "--max-output", "12", "--json", "Say hello.")
     told = json.loads(done.stdout)
@@ -240,15 +257,16 @@ def test_the_embedded_model_answers_without_a_key(tmp_path: Path) -> None:
 def test_a_session_that_this_version_cannot_read_is_a_line_and_no_traceback(tmp_path: Path) -> None:
     with store.open(tmp_path / "ullage.db") as kept:
         kept.journal.append("later", 0, Event("from a later version", {}))
-    asked = ask(tmp_path, "--model", "embedded", "--session", "later", "How many boats?")
+    model = ("--model", "openai/gpt-4o")
+    asked = ask(tmp_path, *model, "--session", "later", "How many boats?", OPENAI_API_KEY=SECRET)
     resumed = subprocess.run(
-        [PROGRAM, "--resume", "later", "--store", str(tmp_path / "ullage.db")],
+        [PROGRAM, *model, "--resume", "later", "--store", str(tmp_path / "ullage.db")],
         input="",
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
-        env=environment(),
+        timeout=world.PATIENCE,
+        env=environment(OPENAI_API_KEY=SECRET),
     )
     for done in (asked, resumed):
         assert done.returncode == 1

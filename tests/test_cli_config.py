@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import stat
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
+import pexpect
 import pytest
 
 from ullage import cli, store
 from ullage.config.keys import ROWS
-from ullage.config.writing import initial
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from ullage.config.writer import initial
 
 
 @pytest.fixture
@@ -44,15 +43,15 @@ def own(home: Path, text: str) -> Path:
 
 def test_init_writes_a_private_file_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = home / "config" / "ullage" / "config.toml"
-    assert told(capsys, "init") == [f"{path} is written; every key in it is a comment"]
+    assert told(capsys, "init") == [f"wrote {path}; every key in it is a comment"]
     assert path.read_text() == initial()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_text("goal.max_steps = 1")
     assert cli.main(["config", "init"]) == 2
-    assert "--force writes it anew" in capsys.readouterr().err
+    assert "--force overwrites it" in capsys.readouterr().err
     assert path.read_text() == "goal.max_steps = 1"
     told(capsys, "init", "--force")
-    assert told(capsys, "check") == [f"{path}: all is well"]
+    assert told(capsys, "check") == [f"{path}: no problems"]
 
 
 def test_init_writes_where_it_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,8 +89,8 @@ def test_check_tells_each_problem_in_a_line(home: Path, capsys: pytest.CaptureFi
     path = own(home, "[context]\nmax_turn = 3\n\nmax_turns = 0\n")
     lines = told(capsys, "check", code=1)
     assert lines == [
-        f"{path}:2: context.max_turn: there is no such key; did you mean context.max_turns?",
-        f'{path}:4: context.max_turns: is a whole number from 1 to 1,000,000, or "none"; 0 is not',
+        f"{path}:2: context.max_turn: unknown key; did you mean context.max_turns?",
+        f'{path}:4: context.max_turns: must be a whole number from 1 to 1,000,000, or "none", not 0',
     ]
     assert told(capsys, "show", code=1) == lines
     first = json.loads(told(capsys, "check", "--json", code=1)[0])
@@ -113,7 +112,7 @@ def test_without_a_file_check_says_so(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.usefixtures("home")
 def test_a_named_file_that_is_missing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["config", "check", "--config", "none.toml"]) == 2
-    assert "there is no none.toml" in capsys.readouterr().err
+    assert "none.toml does not exist" in capsys.readouterr().err
 
 
 def test_a_project_s_file_is_left_out_until_it_is_trusted_and_when_it_changes(
@@ -127,9 +126,15 @@ def test_a_project_s_file_is_left_out_until_it_is_trusted_and_when_it_changes(
     assert f"{path} is not trusted" in printed.err
     assert not (home / "state").exists(), "looking makes nothing"
 
-    assert told(capsys, "trust") == [
-        f"{path} is trusted as it is now; what it sets:",
+    assert cli.main(["config", "trust"]) == 2, "there is no terminal to ask on"
+    assert "add --yes" in capsys.readouterr().err
+    assert not (home / "state").exists()
+    assert told(capsys, "trust", "--yes") == [
+        f"{path}:",
+        "  | goal.max_steps = 2",
+        "This file sets:",
         "  goal.max_steps = 2",
+        f"{path} is trusted until it changes",
     ]
     assert any(line.startswith("goal.max_steps = 2 ") for line in told(capsys, "show"))
     with store.open() as kept:
@@ -137,9 +142,9 @@ def test_a_project_s_file_is_left_out_until_it_is_trusted_and_when_it_changes(
 
     path.write_text("goal.max_steps = 1\n")
     assert any(line.startswith("goal.max_steps = 20 ") for line in told(capsys, "show"))
-    told(capsys, "trust", str(path.parent))
+    told(capsys, "trust", "--yes", str(path.parent))
     assert any(line.startswith("goal.max_steps = 1 ") for line in told(capsys, "show"))
-    assert told(capsys, "trust", "--forget") == [f"{path} is not trusted any more"]
+    assert told(capsys, "trust", "--forget") == [f"{path} is no longer trusted"]
     assert any(line.startswith("goal.max_steps = 20 ") for line in told(capsys, "show"))
 
 
@@ -148,7 +153,7 @@ def test_a_project_s_file_that_loosens_anything_is_not_trusted(
 ) -> None:
     path = home / "project" / ".ullage.toml"
     path.write_text('goal.max_steps = 99\nmcp.a.command = "sh"\n')
-    lines = told(capsys, "trust", code=1)
+    lines = told(capsys, "trust", "--yes", code=1)
     assert [line.split(": ")[:2] for line in lines] == [
         [f"{path}:1", "goal.max_steps"],
         [f"{path}:2", "mcp.a.command"],
@@ -156,8 +161,27 @@ def test_a_project_s_file_that_loosens_anything_is_not_trusted(
     assert not (home / "state").exists()
 
 
+@pytest.mark.parametrize(("typed", "trusted"), [("yes", True), ("y", False), ("", False)])
+def test_a_project_s_file_is_shown_before_it_is_asked_about(
+    home: Path, capfd: pytest.CaptureFixture[str], typed: str, trusted: bool
+) -> None:
+    path = home / "project" / ".ullage.toml"
+    path.write_text("goal.max_steps = 2  # a\u200db\u202e\n", encoding="utf-8")
+    program = Path(sys.executable).with_name("ullage")
+    child = pexpect.spawn(str(program), ["config", "trust"], encoding="utf-8", timeout=60, cwd=path.parent)
+    child.expect("Trust this file\\? Type yes: ")
+    assert "| goal.max_steps = 2  # a<U+200D>b<U+202E>" in child.before
+    child.sendline(typed)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == (0 if trusted else 1)
+    with store.open() as kept:
+        assert bool(kept.preferences.get(f"trusted:{path}")) is trusted
+    capfd.readouterr()
+
+
 @pytest.mark.parametrize(
-    ("given", "says"), [([], "there is no .ullage.toml"), (["a.toml"], "no project's file")]
+    ("given", "says"), [([], "no .ullage.toml in this folder"), (["a.toml"], "not a project's file")]
 )
 @pytest.mark.usefixtures("home")
 def test_there_must_be_something_to_trust(

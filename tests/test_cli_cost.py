@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,11 +16,13 @@ from typing import Any, NamedTuple
 import pexpect
 import pytest
 
+from tests.world import PATIENCE, environment
 from ullage import store
 from ullage.cli import main
+from ullage.context.journal import Event
 from ullage.cost import Ledger, Prices
 from ullage.cost.report import GROUPS
-from ullage.fitting.shorten import letters_of
+from ullage.fitting.pieces import letters_of
 from ullage.usage import Usage
 
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
@@ -39,12 +40,11 @@ class Done(NamedTuple):
 
 
 def process(*arguments: object, **more: str) -> Done:
-    inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "FORCE_COLOR"}}
     done = subprocess.run(
         [PROGRAM, *map(str, arguments)],
         capture_output=True,
-        env={**inherited, "NO_COLOR": "1", **more},
-        timeout=60,
+        env=environment(NO_COLOR="1", **more),
+        timeout=PATIENCE,
         check=False,
     )
     assert b"Traceback" not in done.stderr, done.stderr.decode()
@@ -160,7 +160,7 @@ def test_days_can_be_counted_back_from_today(path: Path) -> None:
 def test_without_a_store_the_report_is_empty_and_none_is_made(path: Path) -> None:
     done = run("cost", "--store", path)
     assert done.returncode == 0
-    assert done.stderr.decode() == f"ullage: nothing is kept yet: there is no store {path}\n"
+    assert done.stderr.decode() == f"ullage: nothing is saved yet: the store {path} does not exist\n"
     assert done.stdout.decode().splitlines()[1:] == ["total             0       0           0   0.0000"]
     empty = json.loads(run("cost", "--json", "--store", path).stdout)
     assert (empty["lines"], empty["total"]["calls"], empty["total"]["cost"]) == ([], 0, 0)
@@ -221,7 +221,7 @@ def test_help_tells_what_a_report_can_be_made_by_and_how_to_call_it() -> None:
     for command in ("cost", "memory", "recall"):
         text = run(command, "--help").stdout.decode()
         assert f"  ullage {command}" in text
-        assert "1  what was asked for is not there" in text
+        assert "1  nothing was found" in text
     assert "exit codes:" in run("memory", "forget", "--help").stdout.decode()
 
 
@@ -292,39 +292,68 @@ def test_a_handle_gives_back_the_exact_bytes(pieces: Path, text: str, length: in
     assert (found["text"], found["handle"]) == (text, letters_of(text))
 
 
-def test_words_give_the_pieces_in_which_they_all_stand(pieces: Path) -> None:
-    done = run("recall", "database", "--store", pieces)
-    assert sorted(done.stdout.decode().splitlines()) == sorted(
-        [
-            f"{letters_of(TEXT)[:8]}  first  error: the [31m database [0m timed out",
-            f"{letters_of(OTHER)[:8]}  second  the tides of Oslo",
-        ]
-    )
-    assert run("recall", "database", "slow", "--store", pieces).stdout.count(b"\n") == 1
-    assert run("recall", "database", "--session", "first", "--store", pieces).stdout.count(b"\n") == 1
-    assert run("recall", "database", "--most", 1, "--store", pieces).stdout.count(b"\n") == 1
-    lines = run("recall", "database", "--json", "--store", pieces).stdout.splitlines()
-    assert sorted(json.loads(line)["text"] for line in lines) == sorted([TEXT, OTHER])
+def test_words_give_the_texts_that_bear_on_them_the_best_first(pieces: Path) -> None:
+    lines = run("recall", "slow", "databases", "elsewhere", "--store", pieces).stdout.decode().splitlines()
+    assert lines[0] == f"{letters_of(OTHER)[:8]}  second"
+    assert "  the tides of Oslo" in lines
+    lines = run("recall", "databases", "--store", pieces).stdout.decode().splitlines()
+    assert lines.count("") == 1  # between the two
+    assert "  error: the [31m database [0m timed out" in lines
+    for options, count in ((["--session", "first"], 1), (["--most", 1], 1), ([], 2)):
+        found = run("recall", "database", *options, "--json", "--store", pieces).stdout.splitlines()
+        assert len(found) == count
+    assert {json.loads(line)["text"] for line in found} == {TEXT, OTHER}
 
 
-@pytest.mark.parametrize("words", [["nowhere"], ["aaaaaaaa"], ["database", "nowhere"], ['"*('], ["--", "-x"]])
+def test_a_hit_is_shown_with_who_said_it_and_with_the_turns_beside_it(path: Path) -> None:
+    turns = [
+        ("user", "[7 May 2023] Which port does the database use?"),
+        ("assistant", "It listens on 5433."),
+        ("user", "Thanks."),
+    ]
+    with store.open(path) as kept:
+        for number, (role, content) in enumerate(turns):
+            message = {"role": role, "content": content}
+            kept.journal.append("one", number, Event("turn", {"message": message}))
+    handle = letters_of("It listens on 5433.")
+    lines = run("recall", '"listens on"', "--store", path).stdout.decode().splitlines()
+    assert lines == [
+        f"{handle[:8]}  assistant  7 May 2023  one",
+        "  before, user: [7 May 2023] Which port does the database use?",
+        "  It listens on 5433.",
+        "  after, user: Thanks.",
+    ]
+    assert json.loads(run("recall", "5433", "--json", "--store", path).stdout) == {
+        "handle": handle,
+        "text": "It listens on 5433.",
+        "session": "one",
+        "role": "assistant",
+        "date": "7 May 2023",
+        "before": {"role": "user", "text": turns[0][1]},
+        "after": {"role": "user", "text": "Thanks."},
+    }
+
+
+@pytest.mark.parametrize(
+    "words", [["nowhere"], ["aaaaaaaa"], ['"slow database"'], ["the", "and"], ['"*('], ["--", "-x"]]
+)
 def test_what_is_not_found_is_told_with_code_1(pieces: Path, words: list[str]) -> None:
     done = run("recall", "--store", pieces, *words)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.count(b"\n") == 1
+    assert any(advice in done.stderr for advice in (b"Try other words", b"Name a person", b"quote less"))
 
 
 def test_without_a_store_nothing_is_recalled(path: Path) -> None:
     done = process("recall", "anything", "--store", path)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert b"there is no store" in done.stderr
+    assert b"does not exist" in done.stderr
     assert not path.exists()
 
 
 def test_a_piece_on_a_terminal_moves_no_cursor(pieces: Path) -> None:
-    child = pexpect.spawn(
-        PROGRAM, ["recall", letters_of(TEXT)[:8], "--store", str(pieces)], encoding="utf-8", timeout=30
-    )
+    arguments = ["recall", letters_of(TEXT)[:8], "--store", str(pieces)]
+    child = pexpect.spawn(PROGRAM, arguments, env=environment(), encoding="utf-8", timeout=PATIENCE)
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0

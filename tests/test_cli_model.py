@@ -48,7 +48,7 @@ def test_the_embedded_model_is_used_until_another_is_chosen(
 def test_what_is_chosen_is_kept_and_shown(
     kept: Path, capsys: pytest.CaptureFixture[str], chosen: str
 ) -> None:
-    assert lines(capsys, "use", chosen, "--store", str(kept)) == [f"{chosen} is used from now on"]
+    assert lines(capsys, "use", chosen, "--store", str(kept)) == [f"{chosen} answers from now on"]
     assert used(capsys, kept).startswith(f"* {chosen} ")
     with store.open(kept) as opened:
         assert opened.preferences.get("model") == chosen
@@ -67,7 +67,7 @@ def test_a_file_is_kept_by_its_whole_path(
 
 @pytest.mark.parametrize(
     ("chosen", "says"),
-    [("none.gguf", "cannot be read"), ("unheard-of", "no provider"), ("ollama", "names no model")],
+    [("none.gguf", "cannot be read"), ("unheard-of", "not a provider"), ("ollama", "names no model")],
 )
 def test_a_choice_that_leads_nowhere_is_refused_and_not_kept(
     kept: Path, capsys: pytest.CaptureFixture[str], chosen: str, says: str
@@ -99,7 +99,7 @@ def test_the_list_is_json_on_demand(kept: Path, capsys: pytest.CaptureFixture[st
 
 def test_getting_what_is_there_fetches_nothing(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = needed()
-    assert lines(capsys, "get") == [str(path), "already there, and its sha256 is right"]
+    assert lines(capsys, "get") == [str(path), "already downloaded; its sha256 is correct"]
     assert not weights.kept().exists()
     assert not kept.exists()
 

@@ -7,7 +7,7 @@ import inspect
 import os
 import stat
 import tomllib
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,72 +15,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.settings_file import REMOTE, SECRET, WHOLE, read
 from ullage.broker.dialects import DIALECTS
-from ullage.config import (
-    InvalidSettings,
-    Settings,
-    context_options,
-    defaults,
-    endpoint_of,
-    load,
-    trust,
-    trust_in,
-)
+from ullage.categories import MAIN
+from ullage.config import InvalidSettings, Settings, defaults, load, store_url
 from ullage.config import overlay as overlays
-from ullage.config.building import CLASSES, build, entries
-from ullage.config.keys import APIS, CONFIRM, ROWS, SECTIONS, Row, below, variables
+from ullage.config.builder import CLASSES, build, entries
+from ullage.config.keys import CONFIRM, FIXED_CATEGORIES, ROWS, SECTIONS, below, variables
 from ullage.config.kinds import KINDS
 from ullage.config.lines import lines_of
+from ullage.config.named_keys import APIS
 from ullage.config.problems import quoted
-from ullage.config.using import (
-    compress_of,
-    environment_of,
-    headers_of,
-    ledger_options,
-    meter_options,
-    opened,
-    prices_by_name,
-    tree_options,
-)
-from ullage.config.writing import initial, public, toml_of, write_initial, written
+from ullage.config.writer import initial, public, toml_of, write_initial, written
 from ullage.context import Compress, Context
-from ullage.cost import Ledger, Prices
 from ullage.errors import ConfigurationError
 from ullage.project import TreeOptions
-from ullage.usage import Meter
+from ullage.session.conversation import context_options
+from ullage.session.model_pool import compress_of
+from ullage.session.trust import trust, trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SECRET = "sk-proj-0123456789abcdefghij"  # noqa: S105 - of nobody
+    from ullage.config.key_row import KeyRow
 
 REQUIRED = """
 context.max_turns context.token_budget context.reserved_output context.max_summary_chars context.rolling
 context.compress.keep_turns context.compress.max_turn_chars tokenize.use_endpoint
-routing.system_prompts.<class> routing.models.<class> routing.rules.<class> memory.inject_max_chars
+routing.system_prompts.<category> routing.models.<category> routing.rules.<category> memory.inject_max_chars
 project.auto_tree project.depth project.max_chars
 cost.warn_at_dollars cost.warn_at_tokens
-cost.cap_at_dollars cost.cap_at_dollars_a_day cost.cap_at_dollars_a_project
+cost.cap_at_dollars cost.cap_at_dollars_a_day cost.cap_at_dollars_a_project store.url
 models.<name>.endpoint models.<name>.model models.<name>.api models.<name>.key models.<name>.window
 models.<name>.local_compress models.<name>.use_tool_role
 models.<name>.prices.input models.<name>.prices.output models.<name>.prices.cached_read
 models.<name>.prices.cache_write models.<name>.prices.reasoning
+models.<name>.timeouts.connect models.<name>.timeouts.first models.<name>.timeouts.between
+models.<name>.timeouts.begin
 model shell.status shell.confirm shell.history
 goal.max_steps goal.max_tokens goal.max_dollars goal.max_minutes
 mcp.<name>.command mcp.<name>.args mcp.<name>.env mcp.<name>.url mcp.<name>.headers mcp.<name>.timeout
 """
-
-
-def read(tmp_path: Path, text: str | bytes, **more: Any) -> Settings:
-    """The settings of a file with this text, of a user who has nothing else."""
-    file = tmp_path / "config.toml"
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    file.chmod(0o600)
-    home = tmp_path / "home"
-    home.mkdir(exist_ok=True)
-    options = {"environ": {"HOME": str(home)}, "cwd": home, **more}
-    return load(file, **options)
 
 
 def problems(tmp_path: Path, text: str | bytes, **more: Any) -> list[str]:
@@ -107,7 +83,7 @@ def test_the_keys_are_these() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_says_what_it_takes_does_and_costs(row: Row) -> None:
+def test_a_row_says_what_it_takes_does_and_costs(row: KeyRow) -> None:
     assert row.kind in KINDS
     assert row.overlay in overlays.RULES
     assert row.what.endswith(".")
@@ -138,13 +114,16 @@ def test_no_two_keys_share_a_variable() -> None:
 def test_the_defaults_are_those_of_what_they_configure() -> None:
     settings = defaults()
     signature = inspect.signature(Context).parameters
-    options = context_options(settings, settings.model())
+    options = asdict(context_options(settings, settings.model()))
     assert {name: signature[name].default for name in options} == options
     assert compress_of(settings, settings.model()) is None
     assert Compress() == Compress(
         settings.context.compress.keep_turns, settings.context.compress.max_turn_chars
     )
-    assert tree_options(settings) == TreeOptions()
+    tree = settings.project
+    assert TreeOptions(depth=tree.depth, max_chars=tree.max_chars) == TreeOptions()
+    assert settings.context.reserved_output is signature["reserved_output"].default
+    assert settings.model().window is signature["window"].default
 
 
 def test_the_apis_are_those_that_are_spoken() -> None:
@@ -152,42 +131,6 @@ def test_the_apis_are_those_that_are_spoken() -> None:
 
 
 # Reading -----------------------------------------------------------------------------------------------
-
-WHOLE = """\
-model = "fast"
-
-[context]
-token_budget = "none"
-compress.keep_turns = 4
-
-[routing.system_prompts]
-code = "You write code."
-
-[routing.models]
-code = "cloud"
-
-[routing.rules]
-code = ["refactor", "unit test"]
-
-[cost]
-cap_at_dollars = 0.10
-
-[models.fast]
-endpoint = "http://127.0.0.1:8080"
-window = 8_192
-local_compress = true
-
-[models.cloud]
-endpoint = "anthropic"
-model = "claude-sonnet-4-5"
-key = "env:MY_KEY"
-prices = { input = 3, output = 15.00, cached_read = 0.3 }
-
-[mcp.git]
-command = "uvx"
-args = ["mcp-server-git"]
-env = { TOKEN = "env:GIT_TOKEN", MODE = "quiet" }
-"""
 
 
 def test_a_file_becomes_values(tmp_path: Path) -> None:
@@ -229,65 +172,65 @@ def test_a_named_file_that_is_missing_is_told(tmp_path: Path, environ: dict[str,
 
 
 WRONG = {
-    "max_turns = 3": "1: max_turns: there is no such key; did you mean context.max_turns?",
-    "[contxt]": "1: contxt: there is no such key; did you mean context?",
-    "[context]\n\nmax_turn = 3": "3: context.max_turn: there is no such key; did you mean context.max_turns?",
+    "max_turns = 3": "1: max_turns: unknown key; did you mean context.max_turns?",
+    "[contxt]": "1: contxt: unknown key; did you mean context?",
+    "[context]\n\nmax_turn = 3": "3: context.max_turn: unknown key; did you mean context.max_turns?",
     "[models.a.prices]\nimput = 3": "did you mean models.a.prices.input?",
-    "zzz = 1": "1: zzz: there is no such key",
-    "context = 3": "1: context: is a table, which begins with [context]; 3 is not",
-    "models.a = 3": "1: models.a: is a table, which begins with [models.a]; 3 is not",
-    "context.max_turns = 0": 'is a whole number from 1 to 1,000,000, or "none"; 0 is not',
-    "context.max_turns = true": "true is not",
-    "context.max_turns = 1.0": "1.0 is not",
-    "context.max_turns = [1]": "a list is not",
-    "context.rolling = 1": "context.rolling: is true or false; 1 is not",
-    "cost.cap_at_dollars = -0.01": "-0.01 is not",
-    "cost.cap_at_dollars = nan": "NaN is not",
-    "cost.cap_at_dollars = inf": "Infinity is not",
-    "cost.cap_at_dollars = 1e-13": "more than 12 digits behind the point",
-    "cost.cap_at_dollars = 1.0000000000000000000000000000000001": "more than 12 digits behind the point",
-    "cost.cap_at_dollars = 1e-99999999999999999999": "NaN is not",
-    'cost.cap_at_dollars = "5"': '"5" is not',
-    'shell.confirm = "never"': '"destructive" or "writes" or "always"; "never" is not',
-    'shell.status = "a\\u001b[2J"': "characters in it that do not print",
-    'model = "clowd"\n[models.cloud]\nendpoint = "openai"': "1: model: there is no such model; did you",
-    'model = "nothing"': "name one of your own [models]",
-    'routing.models.a = "nothing"': "routing.models.a: there is no such model",
-    'routing.models.main = "embedded"': "1: routing.models.main: the model of ordinary turns is the key",
-    'routing.rules.a = ["x"]': "leads nowhere: set routing.models.a or routing.system_prompts.a",
-    'routing.models.a = "embedded"\nrouting.rules.a = ["x", " "]': "2: routing.rules.a: has an empty phrase",
-    'routing.models.a = "embedded"\nrouting.rules.a = ["x\\n"]': "characters that do not print",
-    'routing.models.a = "embedded"\nrouting.rules.a = "x"': "is a list of words or phrases",
-    'routing.models.a = "nothing"\nrouting.rules.a = ["x"]': "1: routing.models.a: there is no such model",
-    'routing.modles.a = "embedded"\nrouting.rules.a = ["x"]': "1: routing.modles: there is no such key",
-    'routing.system_prompts.main = ""\nrouting.rules.main = ["x"]': "ordinary turns are of this class",
-    'routing.models.goal = "embedded"\nrouting.rules.goal = ["x"]': "words choose this class: the turns of",
-    'routing.rules.summarize = ["x"]': "no words choose this class: summaries of",
-    "[models.lost]": "1: models.lost: it leads nowhere: give it an endpoint",
-    'models.a.model = "llama"': "1: models.a.model: which provider has it is not known",
-    'models.a.endpoint = "opnai"': "is neither a provider",
-    'models.a.endpoint = "ftp://host"': "is no address of a server",
-    'models.a.endpoint = "http://[::1"': "is no address of a server",
-    '[models.embedded]\nkey = "env:A"': "2: models.embedded.key: a model that runs here takes no key",
-    "context.reserved_output = 100\n[models.gpt-4o]\nwindow = 100": "3: models.gpt-4o.window: is 100, and",
-    '[models." "]\nendpoint = "openai"': '1: models." ": this is no name',
-    "[mcp.a]": "1: mcp.a: an MCP server has either a command or a url",
+    "zzz = 1": "1: zzz: unknown key",
+    "context = 3": "1: context: must be a table, which begins with [context], not 3",
+    "models.a = 3": "1: models.a: must be a table, which begins with [models.a], not 3",
+    "context.max_turns = 0": 'must be a whole number from 1 to 1,000,000, or "none", not 0',
+    "context.max_turns = true": "not true",
+    "context.max_turns = 1.0": "not 1.0",
+    "context.max_turns = [1]": "not a list",
+    "context.rolling = 1": "context.rolling: must be true or false, not 1",
+    "cost.cap_at_dollars = -0.01": "not -0.01",
+    "cost.cap_at_dollars = nan": "not NaN",
+    "cost.cap_at_dollars = inf": "not Infinity",
+    "cost.cap_at_dollars = 1e-13": "more than 12 decimal places",
+    "cost.cap_at_dollars = 1.0000000000000000000000000000000001": "more than 12 decimal places",
+    "cost.cap_at_dollars = 1e-99999999999999999999": "not NaN",
+    'cost.cap_at_dollars = "5"': 'not "5"',
+    'shell.confirm = "never"': '"destructive" or "writes" or "always", not "never"',
+    'shell.status = "a\\u001b[2J"': "contains characters that are not printable",
+    'model = "clowd"\n[models.cloud]\nendpoint = "openai"': "1: model: unknown model; did you",
+    'model = "nothing"': "name one of your [models]",
+    'routing.models.a = "nothing"': "routing.models.a: unknown model",
+    'routing.models.main = "embedded"': "1: routing.models.main: set the key `model` instead",
+    'routing.rules.a = ["x"]': "no model and no prompt: set routing.models.a or routing.system",
+    'routing.models.a = "embedded"\nrouting.rules.a = ["x", " "]': "2: routing.rules.a: contains an empty",
+    'routing.models.a = "embedded"\nrouting.rules.a = ["x\\n"]': "characters that are not printable",
+    'routing.models.a = "embedded"\nrouting.rules.a = "x"': "must be a list of words or phrases",
+    'routing.models.a = "nothing"\nrouting.rules.a = ["x"]': "1: routing.models.a: unknown model",
+    'routing.modles.a = "embedded"\nrouting.rules.a = ["x"]': "1: routing.modles: unknown key",
+    'routing.system_prompts.main = ""\nrouting.rules.main = ["x"]': "ordinary turns are of this category",
+    'routing.models.goal = "embedded"\nrouting.rules.goal = ["x"]': "choose this category: the turns of",
+    'routing.rules.summarize = ["x"]': "a rule cannot choose this category: summaries of",
+    "[models.lost]": "1: models.lost: the provider is not known: set endpoint",
+    'models.a.model = "llama"': "1: models.a.model: the provider is not known",
+    'models.a.endpoint = "opnai"': "must be a provider (",
+    'models.a.endpoint = "ftp://host"': "must be the address of a server",
+    'models.a.endpoint = "http://[::1"': "must be the address of a server",
+    '[models.embedded]\nkey = "env:A"': "2: models.embedded.key: a model that runs in this process needs",
+    "context.reserved_output = 100\n[models.gpt-4o]\nwindow = 100": "3: models.gpt-4o.window: is 100 tokens",
+    '[models." "]\nendpoint = "openai"': '1: models." ": invalid name',
+    "[mcp.a]": "1: mcp.a: set either command or url",
     'mcp.a = { command = "x", url = "http://a" }': "not both",
-    'mcp.a = { url = "http://a", args = ["x"] }': "args and env are for a command",
-    'mcp.a = { command = "x", env = { "A-B" = "x" } }': "no variable can have",
-    'mcp.a = { command = "x", env = { A = 1 } }': "a value in it is not",
-    'mcp.a = { command = "x", args = ["a\\u0000"] }': "no program can be given",
-    'mcp.a = { command = "x", headers = { A = "b" } }': "1: mcp.a: headers are for a url",
-    'mcp.a = { url = "http://127.0.0.1", headers = { "A B" = "c" } }': "no header can have: letters",
-    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b\\nC: d" } }': "header can have: it is one line",
-    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b", a = "c" } }': "a header in it twice",
-    'mcp.a = { url = "http://127.0.0.1", headers = { A = 1 } }': "a value in it is not",
-    'mcp.a = { command = "x", timeout = 0 }': "a whole number from 1 to 86,400; 0 is not",
-    '\n[mcp.a__b]\ncommand = "x"': "2: mcp.a__b: an MCP server cannot be named so",
-    '[mcp."a b"]\ncommand = "x"': '1: mcp."a b": an MCP server cannot be named so',
-    "a = 1\na = 2\n": "2: a: this is no TOML in column 6: Cannot overwrite a value",
-    "[context]\nmax_turns = forty": "2: max_turns: this is no TOML in column 13: Invalid value: texts",
-    'a = """': "1: a: this is no TOML: Unterminated string",
+    'mcp.a = { url = "http://a", args = ["x"] }': "args and env work only with command",
+    'mcp.a = { command = "x", env = { "A-B" = "x" } }': "invalid variable name",
+    'mcp.a = { command = "x", env = { A = 1 } }': "a value in it is not a text",
+    'mcp.a = { command = "x", args = ["a\\u0000"] }': "cannot be an argument of a program",
+    'mcp.a = { command = "x", headers = { A = "b" } }': "1: mcp.a: headers work only with url",
+    'mcp.a = { url = "http://127.0.0.1", headers = { "A B" = "c" } }': "invalid header name: use letters",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b\\nC: d" } }': "invalid header value: use one",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = "b", a = "c" } }': "a header twice",
+    'mcp.a = { url = "http://127.0.0.1", headers = { A = 1 } }': "a value in it is not a text",
+    'mcp.a = { command = "x", timeout = 0 }': "a whole number from 1 to 86,400, not 0",
+    '\n[mcp.a__b]\ncommand = "x"': "2: mcp.a__b: invalid name of an MCP server",
+    '[mcp."a b"]\ncommand = "x"': '1: mcp."a b": invalid name of an MCP server',
+    "a = 1\na = 2\n": "2: a: invalid TOML in column 6: Cannot overwrite a value",
+    "[context]\nmax_turns = forty": "2: max_turns: invalid TOML in column 13: Invalid value: put texts",
+    'a = """': "1: a: invalid TOML: Unterminated string",
     "a = " + "[" * 5_000: "nested too deeply",
     "a = " + "9" * 5_000: "a number is too long",
 }
@@ -314,7 +257,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_text_is_told_with_its_line(tmp_path: Path) -> None:
-    assert problems(tmp_path, b"# one\n# \xff\n") == ["2: this is no UTF-8: save it as that"]
+    assert problems(tmp_path, b"# one\n# \xff\n") == ["2: invalid UTF-8: save the file as UTF-8"]
 
 
 def test_a_file_of_another_system_is_read(tmp_path: Path) -> None:
@@ -324,7 +267,7 @@ def test_a_file_of_another_system_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_far_too_long_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="that is no configuration"):
+    with pytest.raises(ConfigurationError, match="name a configuration file"):
         read(tmp_path, b"#" * 1_000_001)
 
 
@@ -391,7 +334,7 @@ def test_a_secret_in_the_wrong_place_is_refused_and_never_shown(tmp_path: Path, 
 
 def test_a_literal_key_is_told_what_to_write_instead(tmp_path: Path) -> None:
     (told,) = problems(tmp_path, f'models.gpt-4o.key = "{SECRET}"')
-    assert told.startswith("1: models.gpt-4o.key: a key is not written here")
+    assert told.startswith("1: models.gpt-4o.key: do not write the key itself here")
     assert '"env:NAME"' in told
 
 
@@ -433,7 +376,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [row for _, row in variables()], ids=lambda row: row.name)
-def test_a_variable_takes_what_a_file_would(tmp_path: Path, row: Row) -> None:
+def test_a_variable_takes_what_a_file_would(tmp_path: Path, row: KeyRow) -> None:
     default = row.word if row.default is None else str(row.default)
     assert row.variable
     assert default
@@ -444,7 +387,7 @@ def test_a_variable_takes_what_a_file_would(tmp_path: Path, row: Row) -> None:
 
 names = st.text(min_size=1, max_size=12).filter(lambda text: text.strip() and text.isprintable())
 dollars = st.integers(0, 10**12).map(lambda number: Decimal(number).scaleb(-6))
-VALUES: dict[str, Callable[[Row], st.SearchStrategy[Any]]] = {
+VALUES: dict[str, Callable[[KeyRow], st.SearchStrategy[Any]]] = {
     "whole": lambda row: st.integers(row.least, row.most),
     "dollars": lambda _: dollars,
     "flag": lambda _: st.booleans(),
@@ -471,9 +414,16 @@ VALUES: dict[str, Callable[[Row], st.SearchStrategy[Any]]] = {
 }
 
 
+REFUSED = {
+    ("routing.models.<category>", MAIN),
+    *(("routing.rules.<category>", name) for name in FIXED_CATEGORIES),
+}
+"""Keys that are refused if they are set at all, each with the name of the user's own in it."""
+
+
 @st.composite
 def found(
-    draw: st.DrawFn, rows: tuple[Row, ...] = ROWS, *, models: bool = True
+    draw: st.DrawFn, rows: tuple[KeyRow, ...] = ROWS, *, models: bool = True
 ) -> dict[tuple[str, ...], Any]:
     """Values for some of the keys, which can work together."""
     own = {
@@ -490,8 +440,10 @@ def found(
             # A server has a command or a url, and not every window bears every reserve.
             if row.name in ("mcp.<name>.url", "mcp.<name>.headers", "context.reserved_output"):
                 continue
+            if (row.name, name) in REFUSED:
+                continue
             needed = row.name in (
-                "routing.system_prompts.<class>",
+                "routing.system_prompts.<category>",
                 "models.<name>.endpoint",
                 "mcp.<name>.command",
             )
@@ -555,7 +507,7 @@ def test_the_examples_of_the_first_file_work(tmp_path: Path) -> None:
 def test_the_first_file_tells_the_cost_of_every_key() -> None:
     text = " ".join(initial().replace("#", " ").split())
     for row in ROWS:
-        assert f"{row.what} Cost: {row.cost} Takes " in text
+        assert f"{row.what} Cost: {row.cost} Allowed: " in text
 
 
 def test_the_first_file_is_private_and_written_once(tmp_path: Path) -> None:
@@ -564,7 +516,7 @@ def test_the_first_file_is_private_and_written_once(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_text("goal.max_steps = 3")
-    with pytest.raises(ConfigurationError, match="left as it is"):
+    with pytest.raises(ConfigurationError, match="was not changed"):
         write_initial(path)
     assert path.read_text() == "goal.max_steps = 3"
     write_initial(path, force=True)
@@ -675,6 +627,14 @@ def test_every_key_that_tomllib_finds_has_a_line(text: str) -> None:
 # The project's file ------------------------------------------------------------------------------------
 
 
+PRICED = """\
+models.big = { endpoint = "openai", model = "gpt-4o", prices = { input = 5, output = 20 } }
+models.small = { endpoint = "openai", model = "gpt-4o-mini", prices = { input = 1, output = 20 } }
+models.unpriced = { endpoint = "https://example.org/v1", model = "nobody-knows-this" }
+models.here = { endpoint = "http://127.0.0.1:8080", model = "llama" }
+"""
+
+
 def everybody(_: Path, __: str) -> bool:
     return True
 
@@ -696,13 +656,16 @@ def over(tmp_path: Path, own: str, project: str, **more: Any) -> Settings:
         ('shell.confirm = "writes"', 'shell.confirm = "always"'),
         ("", "goal.max_steps = 3"),
         ("tokenize.use_endpoint = true", "tokenize.use_endpoint = false"),
-        ('models.big.endpoint = "openai"', 'model = "big"'),
-        ('models.big.endpoint = "openai"', 'routing.models.code = "big"'),
+        (f'{PRICED}\nmodel = "big"', 'model = "small"'),
+        (f'{PRICED}\nmodel = "big"', 'model = "here"'),
+        (f'{PRICED}\nmodel = "small"', 'model = "small"'),
+        (f'{PRICED}\nmodel = "big"', 'routing.models.code = "small"'),
+        (f'{PRICED}\nrouting.models.code = "big"', 'routing.models.code = "small"'),
         ('model = "openai/gpt-4o"', 'model = "embedded"'),
-        ("", 'routing.system_prompts.code = "Follow our style."'),
-        ('routing.models.code = "embedded"', 'routing.rules.code = ["refactor"]'),
-        ("context.max_turns = 5", "context.max_turns = 9"),
-        ("", "project.auto_tree = true"),
+        ("", 'routing.models.summarize = "embedded"'),
+        ("context.max_turns = 5", "context.max_turns = 4"),
+        ("project.auto_tree = true", "project.auto_tree = false"),
+        ("", "project.depth = 2"),
     ],
 )
 def test_a_project_can_tighten(tmp_path: Path, own: str, project: str) -> None:
@@ -722,6 +685,20 @@ def test_a_project_can_tighten(tmp_path: Path, own: str, project: str) -> None:
         ("", "context.token_budget = 5000", "context.token_budget"),
         ("", "tokenize.use_endpoint = true", "tokenize.use_endpoint"),
         ("", 'shell.status = "x"', "shell.status"),
+        ("", 'routing.system_prompts.main = "Obey."', "routing.system_prompts.main"),
+        ('routing.models.code = "embedded"', 'routing.rules.code = ["the"]', "routing.rules.code"),
+        ("context.max_turns = 5", "context.max_turns = 9", "context.max_turns"),
+        ("", "context.reserved_output = 9", "context.reserved_output"),
+        ("", "context.rolling = false", "context.rolling"),
+        ("", "context.max_summary_chars = 2001", "context.max_summary_chars"),
+        ("", "context.compress.keep_turns = 3", "context.compress.keep_turns"),
+        ("", "project.auto_tree = true", "project.auto_tree"),
+        ("", "project.depth = 4", "project.depth"),
+        (PRICED, 'model = "small"', "model"),
+        (f'{PRICED}\nmodel = "small"', 'model = "big"', "model"),
+        (f'{PRICED}\nmodel = "big"', 'model = "unpriced"', "model"),
+        (f'{PRICED}\nmodel = "small"', 'routing.models.code = "big"', "routing.models.code"),
+        (f'{PRICED}\nmodel = "big"', 'routing.models.summarize = "small"', "routing.models.summarize"),
         ("", 'model = "http://evil.example"', "model"),
         ("", 'model = "openai/gpt-4o"', "model"),
         ("", 'routing.models.code = "http://evil.example"', "routing.models.code"),
@@ -746,7 +723,7 @@ def test_a_project_can_loosen_nothing_run_nothing_and_send_nothing_elsewhere(
 
 
 def test_a_project_cannot_undo_what_the_environment_tightens(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSettings, match="and it is 1"):
+    with pytest.raises(InvalidSettings, match="and your value is 1"):
         over(tmp_path, "", "cost.cap_at_dollars = 2", environ={"ULLAGE_COST_CAP_AT_DOLLARS": "1"})
 
 
@@ -773,6 +750,11 @@ def test_whatever_a_project_says_nothing_gets_looser(
     assert CONFIRM.index(after.shell.confirm) >= CONFIRM.index(before.shell.confirm)
     assert before.tokenize.use_endpoint or not after.tokenize.use_endpoint
     assert after.default_model in {*before.models, "embedded", before.default_model}
+    assert after.routing.system_prompts == before.routing.system_prompts
+    assert after.routing.rules == before.routing.rules
+    assert after.context.max_summary_chars <= before.context.max_summary_chars
+    assert after.project.depth <= before.project.depth
+    assert before.project.auto_tree or not after.project.auto_tree
     for table in ("cost", "goal"):
         for each in fields(getattr(before, table)):
             mine, theirs = (getattr(getattr(which, table), each.name) for which in (before, after))
@@ -836,7 +818,7 @@ def test_what_is_no_file_in_the_place_of_a_project_s_stops_nobody(
 ) -> None:
     make(tmp_path / ".ullage.toml")
     (notice,) = load(environ={"XDG_CONFIG_HOME": str(tmp_path)}, cwd=tmp_path, trusted=everybody).notices
-    assert "is no file that can be read" in notice
+    assert "cannot be read and is ignored" in notice
 
 
 def test_a_folder_s_name_cannot_harm_a_terminal(tmp_path: Path) -> None:
@@ -855,110 +837,10 @@ def test_a_file_that_others_can_write_is_told(tmp_path: Path) -> None:
     path.touch()
     path.chmod(0o666)
     (notice,) = load(path, environ={"HOME": str(tmp_path)}, cwd=tmp_path).notices
-    assert notice.startswith(f"{path} can be written by others")
+    assert notice.startswith(f"other users can write {path}")
 
 
 # Use ---------------------------------------------------------------------------------------------------
-
-
-def test_a_key_is_resolved_when_the_endpoint_is_made(tmp_path: Path) -> None:
-    cloud = read(tmp_path, WHOLE).models["cloud"]
-    endpoint = endpoint_of(cloud, {"MY_KEY": SECRET, "ANTHROPIC_API_KEY": "another"})
-    assert endpoint.url == "https://api.anthropic.com/v1"
-    assert endpoint.model == "claude-sonnet-4-5"
-    assert endpoint.api == "anthropic.messages"
-    assert endpoint.key is not None
-    assert endpoint.key.reveal() == SECRET
-    assert SECRET not in repr(endpoint)
-    with pytest.raises(ConfigurationError, match="set MY_KEY in the environment"):
-        endpoint_of(cloud, {"ANTHROPIC_API_KEY": "another"})
-
-
-def test_an_address_gets_no_key_that_was_not_meant_for_it(tmp_path: Path) -> None:
-    settings = read(tmp_path, 'models.gpt-4o.endpoint = "https://example.org/v1"')
-    assert endpoint_of(settings.model("gpt-4o"), {"OPENAI_API_KEY": SECRET}).key is None
-
-
-@pytest.mark.parametrize(("mode", "works"), [(0o600, True), (0o400, True), (0o640, False), (0o604, False)])
-def test_a_key_in_a_file_is_read_where_nobody_else_can(tmp_path: Path, mode: int, works: bool) -> None:
-    path = tmp_path / "key"
-    path.write_text(f"{SECRET}\n")
-    path.chmod(mode)
-    model = read(tmp_path, f'[models.a]\nendpoint = "openai"\nkey = "file:{path}"').models["a"]
-    if works:
-        key = endpoint_of(model, {}).key
-        assert key is not None
-        assert key.reveal() == SECRET
-        return
-    with pytest.raises(ConfigurationError, match="chmod 600"):
-        endpoint_of(model, {})
-
-
-@pytest.mark.parametrize(
-    ("place", "says"),
-    [("~/none", "No such file"), ("key", "give the whole path"), ("~/", "is no file"), ("~/two", "no key")],
-)
-def test_a_key_that_cannot_be_read_is_told_and_not_shown(tmp_path: Path, place: str, says: str) -> None:
-    (tmp_path / "two").write_text(f"{SECRET} {SECRET}")
-    (tmp_path / "two").chmod(0o600)
-    model = read(tmp_path, f'[models.a]\nendpoint = "openai"\nkey = "file:{place}"').models["a"]
-    with pytest.raises(ConfigurationError, match=says) as caught:
-        endpoint_of(model, {"HOME": str(tmp_path)})
-    assert SECRET not in str(caught.value)
-
-
-def test_a_key_that_would_go_unencrypted_is_told(tmp_path: Path) -> None:
-    lines = '[models.a]\nkey = "env:A"\nendpoint = "{}"'
-    assert "unencrypted" in read(tmp_path, lines.format("http://example.org/v1")).notices[0]
-    assert not read(tmp_path, lines.format("http://127.0.0.1:1/v1")).notices
-    assert not read(tmp_path, lines.format("https://example.org/v1")).notices
-
-
-def test_a_model_that_is_not_configured_is_taken_by_its_name() -> None:
-    plain = defaults().model("openai/gpt-4o")
-    assert (plain.name, plain.window, plain.use_tool_role) == ("openai/gpt-4o", None, True)
-    endpoint = endpoint_of(plain, {"OPENAI_API_KEY": SECRET})
-    assert (endpoint.url, endpoint.model) == ("https://api.openai.com/v1", "gpt-4o")
-
-
-def test_a_model_that_has_a_price_is_not_free_wherever_it_is(tmp_path: Path) -> None:
-    free = 'endpoint = "http://127.0.0.1:4000"'
-    settings = read(tmp_path, f"[models.a]\n{free}\n[models.b]\n{free}\nprices.input = 1")
-    assert endpoint_of(settings.models["a"], {}).local
-    assert not endpoint_of(settings.models["b"], {}).local
-
-
-def test_the_embedded_model_has_no_endpoint() -> None:
-    with pytest.raises(ConfigurationError, match="runs in this process"):
-        endpoint_of(defaults().model(), {})
-
-
-def test_a_provider_is_opened_with_the_configured_window(tmp_path: Path) -> None:
-    settings = read(tmp_path, WHOLE)
-    made = opened(settings.models["fast"], {})
-    assert made.local
-    assert made.provider.model == "fast"
-
-
-def test_prices_are_given_by_a_million_and_kept_by_a_token(tmp_path: Path) -> None:
-    settings = read(tmp_path, WHOLE + '\n[models.known]\nmodel = "gpt-4o"\n')
-    prices = prices_by_name(settings)
-    assert prices["cloud"] == Prices(
-        input=Decimal("0.000003"), output=Decimal("0.000015"), cached_read=Decimal("0.0000003")
-    )
-    assert prices["known"].input is not None, "what is not given is in the table of models"
-    assert prices["fast"] == Prices()
-
-
-def test_the_options_are_taken_by_what_they_are_for(tmp_path: Path) -> None:
-    settings = read(tmp_path, WHOLE + "\n[goal]\nmax_steps = 1\n")
-    fast = settings.models["fast"]
-    context = Context(model="fast", **context_options(settings, fast))
-    assert context.limit == 8_192 - 8_192 // 4
-    assert compress_of(settings, fast) == Compress(keep_turns=4)
-    assert compress_of(settings, settings.models["cloud"]) is None
-    assert [cap.limit for cap in Ledger(**ledger_options(settings)).caps()] == [Decimal("0.1")]
-    assert Meter(**meter_options(settings)).warn_at_dollars is None
 
 
 def test_a_turn_goes_where_its_class_says(tmp_path: Path) -> None:
@@ -967,20 +849,10 @@ def test_a_turn_goes_where_its_class_says(tmp_path: Path) -> None:
     assert settings.route("else") == (settings.models["fast"], None)
 
 
-def test_a_server_is_given_the_variables_that_it_is_to_have(tmp_path: Path) -> None:
-    server = read(tmp_path, WHOLE).mcp["git"]
-    assert environment_of(server, {"GIT_TOKEN": SECRET, "HOME": "/"}) == {"TOKEN": SECRET, "MODE": "quiet"}
-    assert SECRET not in repr(server)
-    with pytest.raises(ConfigurationError, match="set it in the environment"):
-        environment_of(server, {})
-
-
-def test_classes_are_tried_in_the_order_of_the_file_and_then_of_the_project(tmp_path: Path) -> None:
+def test_classes_are_tried_in_the_order_of_the_file(tmp_path: Path) -> None:
     own = "[routing.rules]\nz = ['one']\na = ['two words', 'C++']\n[routing.system_prompts]\na = ''\nz = ''\n"
-    settings = over(
-        tmp_path, own, "routing.system_prompts.m = ''\nrouting.rules.m = []\nrouting.rules.z = ['x']"
-    )
-    assert list(settings.routing.rules.items()) == [("z", ("x",)), ("a", ("two words", "C++")), ("m", ())]
+    settings = read(tmp_path, own)
+    assert list(settings.routing.rules.items()) == [("z", ("one",)), ("a", ("two words", "C++"))]
 
 
 def test_the_classes_of_our_own_may_have_prompts_and_models(tmp_path: Path) -> None:
@@ -991,39 +863,9 @@ def test_the_classes_of_our_own_may_have_prompts_and_models(tmp_path: Path) -> N
     assert settings.route("summarize") == (settings.model("embedded"), "Be short.")
 
 
-REMOTE = """\
-[mcp.tickets]
-url = "{}"
-headers = {{ Authorization = "env:TICKETS", X-Team = "harbour" }}
-timeout = 5
-"""
-
-
-def test_a_server_is_sent_the_headers_that_it_is_to_have(tmp_path: Path) -> None:
-    settings = read(tmp_path, REMOTE.format("https://tickets.example/mcp"))
-    server = settings.mcp["tickets"]
-    assert server.timeout == 5
-    assert settings.notices == ()
-    assert headers_of(server, {"TICKETS": f"Bearer {SECRET}\n"}) == {
-        "Authorization": f"Bearer {SECRET}",
-        "X-Team": "harbour",
-    }
-    assert SECRET not in repr(server)
-    with pytest.raises(ConfigurationError, match=r"mcp.tickets.headers.Authorization is taken from TICKETS"):
-        headers_of(server, {})
-
-
-@pytest.mark.parametrize("value", ["", f"{SECRET}\nX-Evil: 1", "geheim-\u00e4"])
-def test_a_variable_that_no_header_can_hold_is_told_and_not_shown(tmp_path: Path, value: str) -> None:
-    server = read(tmp_path, REMOTE.format("https://tickets.example/mcp")).mcp["tickets"]
-    with pytest.raises(ConfigurationError, match="that no header can hold") as caught:
-        headers_of(server, {"TICKETS": value})
-    assert not value or value not in str(caught.value)
-
-
 def test_headers_that_would_go_unencrypted_are_told(tmp_path: Path) -> None:
     (notice,) = read(tmp_path, REMOTE.format("http://tickets.example/mcp")).notices
-    assert "the headers of mcp.tickets go to http://tickets.example/mcp unencrypted" in notice
+    assert "headers of mcp.tickets are sent to http://tickets.example/mcp unencrypted" in notice
     assert not read(tmp_path, REMOTE.format("http://127.0.0.1:1/mcp")).notices
 
 
@@ -1033,3 +875,14 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
         settings.models["new"] = settings.models["fast"]  # type: ignore[index]
     with pytest.raises(AttributeError):
         settings.context.rolling = False  # type: ignore[misc]
+
+
+def test_the_place_of_the_store_comes_from_the_file_and_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    assert store_url(None, {"XDG_CONFIG_HOME": str(tmp_path)}) is None
+    file.write_text('[store]\nurl = "postgresql://db.example/ullage"\n[cost]\ncap_at_dollars = "much"\n')
+    assert store_url(file, {}) == "postgresql://db.example/ullage"  # `load` reports the other problem
+    assert store_url(file, {"ULLAGE_STORE_URL": "other.db"}) == "other.db"
+    file.write_text("[store]\nurl = 3\n")
+    with pytest.raises(InvalidSettings, match=r"store\.url"):
+        store_url(file, {})

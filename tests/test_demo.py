@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,10 +15,23 @@ import pyte
 import pytest
 
 import ullage
+from tests.strategies import own_words
+from tests.world import PATIENCE, environment
 from ullage import store
+from ullage.cli import demo_session as demo
+from ullage.cli.demo_session import (
+    BUDGET,
+    MODEL,
+    SHOWN,
+    TOOLS,
+    Ended,
+    Gauge,
+    Happening,
+    Recalled,
+    Replay,
+    WindowTrimmed,
+)
 from ullage.cost import prices_of
-from ullage.shell import demo
-from ullage.shell.demo import BUDGET, MODEL, SHOWN, TOOLS, Ended, Gauge, Happening, Recalled, Replay, Trimmed
 
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
 ESCAPE = "\x1b["
@@ -27,15 +39,13 @@ GAUGE = re.compile(r"([\d,]+) / ([\d,]+) tokens · \$(\d+\.\d+) · (\d+) turns k
 TOTAL = re.compile(r"(with|without) Ullage +([\d,]+) tokens +\$(\d+\.\d+) +(\d+) over budget")
 
 
-def environment(**more: str) -> dict[str, str]:
-    ours = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM", "PYTHONIOENCODING"}
-    inherited = {name: value for name, value in os.environ.items() if name not in ours}
-    return {**inherited, "TERM": "xterm-256color", **more}
-
-
 def piped(*arguments: str, **more: str) -> str:
     done = subprocess.run(
-        [PROGRAM, "demo", *arguments], capture_output=True, env=environment(**more), timeout=60, check=False
+        [PROGRAM, "demo", *arguments],
+        capture_output=True,
+        env=environment(**more),
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
@@ -48,7 +58,7 @@ def terminal(*arguments: str, columns: int = 100, **more: str) -> Any:
         env=environment(**more),
         dimensions=(50, columns),
         encoding="utf-8",
-        timeout=30,
+        timeout=PATIENCE,
     )
 
 
@@ -68,7 +78,7 @@ class Watched(Replay):
         self.happenings: list[Happening] = []
         for happening in self.play():
             self.happenings.append(happening)
-            if isinstance(happening, Trimmed):
+            if isinstance(happening, WindowTrimmed):
                 self.trims.append(len(self.sent))
 
     def _send(self, reply: Any, text: str) -> Any:
@@ -131,14 +141,15 @@ def test_a_long_beginning_that_was_sent_before_is_charged_as_cached(words: int, 
 
 def test_the_prefix_stays_between_trims(watched: Watched) -> None:
     assert len(watched.trims) >= 2
-    for place, (before, after) in enumerate(pairwise(watched.sent), start=1):
+    for place, sent in enumerate(pairwise(watched.sent), start=1):
+        before, after = ([own_words(message) for message in messages] for messages in sent)
         assert (after[: len(before)] == before) is (place not in watched.trims)
 
 
 def test_turns_are_kept_or_evicted(watched: Watched) -> None:
     last = watched.all(Gauge)[-1]
     assert last.kept + last.evicted == len(watched.context)
-    assert last.evicted == sum(each.evicted for each in watched.all(Trimmed)) > 0
+    assert last.evicted == sum(each.evicted for each in watched.all(WindowTrimmed)) > 0
     gone = [change for change in watched.context.changes if change.kind == "evict"]
     assert len(gone) == last.evicted
 
@@ -162,7 +173,7 @@ def test_it_lasts_about_a_minute(watched: Watched) -> None:
 def test_a_pipe_gets_it_all_at_once_and_plain(watched: Watched) -> None:
     begin = time.monotonic()
     shown = piped()
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 40  # at its own speed it takes 50 s
     assert shown == piped("--fast")
     assert ESCAPE not in shown
     gauges = [tuple(map(number, (m[1], m[2], m[4], m[5]))) for m in GAUGE.finditer(shown)]
@@ -185,8 +196,8 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     lines = piped(COLUMNS=str(columns)).splitlines()
     assert max(map(len, lines)) <= columns
     if columns >= 60:
-        assert sum("evicted" in line for line in lines) == len(demo.script().steps)
-        assert any(line.endswith("; the prefix stays") for line in lines)
+        assert sum(bool(re.search(r"kept, \d+ evicted", line)) for line in lines) == len(demo.script().steps)
+        assert any(line.endswith("; same prefix") for line in lines)
 
 
 def test_a_terminal_sees_the_gauge_move() -> None:
@@ -199,11 +210,11 @@ def test_a_terminal_sees_the_gauge_move() -> None:
     screen = pyte.HistoryScreen(60, 50, history=10_000, ratio=0.5)
     pyte.Stream(screen).feed(child.before)
     rows = ["".join(row[at].data for at in range(60)) for row in screen.history.top] + list(screen.display)
-    filled = [row.count("█") for row in rows if "evicted" in row]
+    filled = [row.count("█") for row in rows if re.search(r"kept, \d+ evicted", row)]
     assert len(filled) == len(demo.script().steps)
     assert filled[0] < max(filled)
     assert any(before > after for before, after in pairwise(filled))
-    assert any("exactly as it was" in row for row in rows)
+    assert any("identical to the original" in row for row in rows)
 
 
 def test_no_color_is_respected() -> None:
@@ -227,7 +238,11 @@ def test_ctrl_c_ends_it_in_a_line() -> None:
 @pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "quick"])
 def test_a_speed_that_is_none_is_told(speed: str) -> None:
     done = subprocess.run(
-        [PROGRAM, "demo", f"--speed={speed}"], capture_output=True, env=environment(), timeout=60, check=False
+        [PROGRAM, "demo", f"--speed={speed}"],
+        capture_output=True,
+        env=environment(),
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 2
-    assert b"a speed goes from 0.1 to 1000" in done.stderr
+    assert b"the speed must be from 0.1 to 1000" in done.stderr

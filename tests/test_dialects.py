@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage import wire
-from ullage.broker.dialect import Frame
+from ullage.broker.ask import Ask
+from ullage.broker.dialect import Frame, Progress
 from ullage.broker.dialects import DIALECTS
 from ullage.broker.endpoint import Key
 from ullage.broker.events import REASONS, Event, Finished, Reasoning, Text, ToolCall, Used
-from ullage.broker.provider import Ask
-from ullage.broker.providers import ALIASES, FAMILIES, KNOWN, endpoint_for
+from ullage.broker.registry import ALIASES, FAMILIES, PROVIDERS, endpoint_for
+from ullage.call_pairs import check_conversation
 from ullage.errors import (
     ConfigurationError,
     ContextOverflowError,
@@ -27,7 +28,6 @@ from ullage.errors import (
     StreamBroken,
 )
 from ullage.models import model_info
-from ullage.pairing import check_conversation
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
@@ -155,13 +155,18 @@ ERRORS: dict[str, tuple[str, str, str]] = {
 }
 
 
+def handed_on(told: Iterable[Event | Progress]) -> Iterator[Event]:
+    """What a listener hears of what a reader tells."""
+    return (each for each in told if not isinstance(each, Progress))
+
+
 def streamed(api: str, chunks: Iterable[bytes]) -> Iterator[Event]:
     framer, reader = DIALECTS[api].framer(), DIALECTS[api].reader()
     for chunk in chunks:
         for frame in framer.feed(chunk):
-            yield from reader.read(frame)
+            yield from handed_on(reader.read(frame))
     for frame in framer.end():
-        yield from reader.read(frame)
+        yield from handed_on(reader.read(frame))
     yield from reader.end()
 
 
@@ -340,7 +345,7 @@ def test_a_damaged_frame_never_crashes_the_reader(name: str, data: st.DataObject
                 target[last] = data.draw(JUNK)
                 changed = Frame(json.dumps(body), frame.event)
             for event in reader.read(changed):
-                assert isinstance(event, Event)
+                assert isinstance(event, Event | Progress)
         list(reader.end())
     except (ProviderError, ContextOverflowError):
         pass
@@ -623,9 +628,9 @@ def test_a_name_leads_to_its_endpoint(  # noqa: PLR0917 - a row of the table
     assert "sk-" not in repr(found)
 
 
-@pytest.mark.parametrize("name", [name for name, known in KNOWN.items() if known.variable])
+@pytest.mark.parametrize("name", [name for name, known in PROVIDERS.items() if known.variable])
 def test_a_missing_key_names_the_variable_to_set(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=str(KNOWN[name].variable)):
+    with pytest.raises(ConfigurationError, match=str(PROVIDERS[name].variable)):
         endpoint_for(f"{name}/some-model", environ={})
 
 
@@ -642,7 +647,7 @@ def test_a_key_of_the_environment_is_never_sent_to_another_address() -> None:
 def test_an_unknown_name_lists_what_there_is(spec: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         endpoint_for(spec, environ=KEYS)
-    assert all(name in str(caught.value) for name in KNOWN)
+    assert all(name in str(caught.value) for name in PROVIDERS)
 
 
 @pytest.mark.parametrize("spec", ["ollama", "openai", "vllm/"])
@@ -676,8 +681,8 @@ def test_ollama_is_sought_where_its_own_tools_seek_it(host: str, url: str) -> No
 
 
 def test_every_row_speaks_a_dialect_and_every_family_has_a_provider() -> None:
-    assert {known.api for known in KNOWN.values()} <= set(DIALECTS)
-    assert set(FAMILIES.values()) | set(ALIASES.values()) <= set(KNOWN)
+    assert {known.api for known in PROVIDERS.values()} <= set(DIALECTS)
+    assert set(FAMILIES.values()) | set(ALIASES.values()) <= set(PROVIDERS)
 
 
 def test_ollama_is_told_the_window_that_was_reckoned_with() -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ullage
-from ullage.tokens.bounds import BOUNDS
-from ullage.tokens.families import family, family_name, rows
+from ullage import wire
+from ullage.target import Target
+from ullage.tokens.ceilings import BOUNDS
+from ullage.tokens.counter import counter_for
+from ullage.tokens.families import family, family_name, family_of, is_hosted, margins, rows
+from ullage.tokens.request_count import count_read
 from ullage.tokens.rules import RULES
 from ullage.tokens.vocabularies import VOCABULARIES, vocabulary
 
@@ -134,6 +142,10 @@ MODELS: Mapping[str, str] = {
     "microsoft/phi-4": "phi",
     "us.writer.palmyra-x4-v1:0": "palmyra",
     "an-entirely-new-model": "unknown",
+    "gpt-5-nano-2025-08-07": "gpt-5-nano",
+    "gpt-5-2025-08-07": "gpt-5",
+    "gpt-5.2-2025-12-11": "gpt-5-1",
+    "gpt-5.4-mini": "gpt-5-4",
 }
 
 
@@ -247,6 +259,156 @@ def test_the_ceiling_of_a_one_sided_text_is_wide(text: str) -> None:
     assert counted.ceiling > 1.3 * counted.tokens
 
 
+# Margins, hosts, and requests that name no model
+
+TEXT = {"role": "user", "content": "What did the harbour master write in the log on the first of May? " * 12}
+TOOL = {
+    "type": "function",
+    "function": {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}},
+}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": TOOL["function"]["parameters"]}}
+
+
+def test_every_kind_of_family_has_margins_for_every_part() -> None:
+    kinds = {family(name).kind for name in rows()} - {""}
+    assert kinds == margins().keys()
+    for channels in margins().values():
+        assert "own" in channels
+        for parts in channels.values():
+            assert parts.keys() == {"text", "tools", "schema"}
+            assert all(value >= 0 for figures in parts.values() for value in figures.values())
+
+
+def test_the_rows_of_a_kind_share_their_margins() -> None:
+    """A family with few records gets what its kind needs, not the most that it was seen to need itself."""
+    for name, row in rows().items():
+        written = {**row, **row.get("tools", {}), **row.get("schema", {})}
+        if family(name).kind:
+            assert not written.keys() & {"margin_once", "margin_each"}, name
+            assert "margin" not in written or family(name).margin >= 0.05, name
+
+
+def test_a_family_counted_by_the_nearest_public_vocabulary_has_a_share_as_margin() -> None:
+    """Real sessions with Llama 4 were 3 % above its estimate at every length."""
+    for name in ("llama-4", "llama-2", "mistral-v1", "phi", "palmyra", *CLAUDE):
+        assert family(name).margin >= 0.05
+        assert family(name, host=True).margin >= 0.05
+
+
+@pytest.mark.parametrize("api", [None, "openai.chat", "openai.responses"])
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "gpt-4o-2024-08-06", "gpt-4.1-mini", "gpt-5", "o3", "gpt-3.5-turbo"]
+)
+def test_the_ceiling_of_openais_plain_text_is_the_estimate(model: str, api: str | None) -> None:
+    counter = counter_for(Target(model=model, api=api))
+    assert counter.exact
+    for cost in (counter.message(TEXT), counter.request()):
+        assert cost.ceiling == cost.tokens
+
+
+# model, API, address → whether somebody other than its maker serves it
+HOSTS: Sequence[tuple[str | None, str | None, str, bool]] = [
+    ("meta-llama/llama-3.2-3b-instruct", "openai.chat", "https://openrouter.ai/api/v1", True),
+    ("meta-llama/llama-3.2-3b-instruct", "openai.chat", "http://127.0.0.1:8000/v1", False),
+    ("meta-llama/llama-3.2-3b-instruct", None, "", True),
+    ("openrouter/qwen/qwen3-32b", "openai.chat", "", True),
+    ("llama3.2:3b", "ollama.chat", "http://localhost:11434", False),
+    ("claude-sonnet-4-5", "anthropic.messages", "", False),
+    ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "bedrock.converse", "", False),
+    ("claude-sonnet-4-5", "openai.chat", "", True),
+    ("anthropic/claude-sonnet-4.5", "anthropic.count_tokens", "", False),
+    ("gemini-2.5-flash", "gemini", "", False),
+    ("google/gemini-2.5-flash", "openai.chat", "", True),
+    ("gpt-4o", "openai.chat", "", False),
+    (None, "openai.chat", "", False),
+]
+
+
+@pytest.mark.parametrize(("model", "api", "endpoint", "hosted"), HOSTS)
+def test_a_host_is_told_from_the_maker(
+    model: str | None, api: str | None, endpoint: str, hosted: bool
+) -> None:
+    assert is_hosted(model, api, family_of(model).apis, endpoint) is hosted
+
+
+def test_the_ceiling_at_a_host_has_room_for_the_hosts_own_prompt() -> None:
+    """An aggregator was recorded that put a system prompt of 560 tokens in front of a Llama."""
+    host = counter_for(Target(model="meta-llama/llama-3.2-3b-instruct", api="openai.chat"))
+    own = counter_for(
+        Target(model="meta-llama/llama-3.2-3b-instruct", api="openai.chat", endpoint="http://[::1]:8000/v1")
+    )
+    assert host.request().tokens == own.request().tokens
+    assert host.request().ceiling >= own.request().tokens + 600 > own.request().ceiling
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4.5", "anthropic/claude-opus-4.7"])
+def test_the_ceiling_at_a_host_covers_a_schema_that_is_sent_as_a_tool(model: str) -> None:
+    counter = counter_for(Target(model=model, api="openai.chat"))
+    as_tool = counter.request([TOOL], tool_choice="required").tokens
+    assert counter.request(response_format=SCHEMA).ceiling >= as_tool
+
+
+def test_a_hosts_way_of_asking_for_thought_is_charged() -> None:
+    body = {"model": "anthropic/claude-4.5-haiku-20251001", "messages": [TEXT]}
+    plain, thinks, not_so = (
+        ullage.count_request({**body, **more}, "openai.chat").tokens
+        for more in ({}, {"reasoning": {"effort": "low"}}, {"reasoning": {"effort": "none"}})
+    )
+    assert thinks == plain + family("claude-4-5").thinking
+    assert not_so == plain
+
+
+def test_search_results_that_may_be_cited_are_charged_through_bedrock() -> None:
+    def counted(citations: bool) -> int:
+        found = {"source": "a", "title": "b", "content": [{"text": "c"}], "citations": {"enabled": citations}}
+        body = {"messages": [{"role": "user", "content": [{"searchResult": found}]}]}
+        return ullage.count_request(body, "bedrock.converse", "us.anthropic.claude-haiku-4-5-v1:0").tokens
+
+    assert counted(True) == counted(False) + family("claude-4-5").citations
+
+
+# A body that names no model, its API, and models that may answer it
+UNNAMED: Sequence[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"message": TEXT["content"]}, "cohere.chat.v1", ("command", "command-r", "command-a-03-2025")),
+    ({"messages": [TEXT]}, "cohere.chat.v2", ("command-r7b-12-2024", "command-a-03-2025")),
+    ({"messages": [TEXT], "max_tokens": 9}, "anthropic.messages", ("claude-sonnet-4", "claude-opus-4-7")),
+    ({"messages": [TEXT]}, "openai.chat", ("gpt-4o", "anthropic/claude-opus-4.7", "deepseek-v4", "grok-4.3")),
+    ({"contents": [{"parts": [{"text": TEXT["content"]}]}]}, "gemini", ("gemini-2.0-flash", "gemini-3-pro")),
+]
+
+
+@pytest.mark.parametrize(("body", "api", "models"), UNNAMED)
+def test_a_body_that_names_no_model_is_counted_for_any_that_may_answer(
+    body: dict[str, Any], api: str, models: tuple[str, ...]
+) -> None:
+    unnamed = ullage.count_request(body, api)
+    assert not unnamed.exact
+    assert unnamed.ceiling >= max(ullage.count_request(body, api, model).tokens for model in models)
+
+
+def test_without_a_model_the_ceiling_covers_the_finest_vocabulary() -> None:
+    """Without a model and an API, too: the newest Claude needs 1.58 times what o200k counts."""
+    long = [{"role": "user", "content": str(TEXT["content"]) * 40}]
+    assert ullage.count(long).ceiling >= ullage.count(long, "claude-opus-4-7").ceiling
+
+
+NAMES = st.sampled_from([None, *(prefix for row in rows().values() for prefix in row.get("models", ()))])
+APIS = st.sampled_from([None, "openai.chat", "openai.responses", "anthropic.messages", "bedrock.converse"])
+
+
+@given(NAMES, APIS, st.booleans(), st.text(max_size=60), st.integers(0, 4))
+def test_a_ceiling_is_no_lower_than_its_estimate_and_grows_with_the_tools(
+    model: str | None, api: str | None, prefixed: bool, text: str, tools: int
+) -> None:
+    name = f"vendor/{model}" if model and prefixed else model
+    counter = counter_for(Target(model=name, api=api))
+    message = counter.message({"role": "user", "content": text})
+    assert message.ceiling >= message.tokens
+    costs = [counter.request([TOOL] * number, SCHEMA) for number in range(tools + 1)]
+    assert all(cost.ceiling >= cost.tokens for cost in costs)
+    assert [cost.ceiling for cost in costs] == sorted(cost.ceiling for cost in costs)
+
+
 # What was recorded
 
 
@@ -259,11 +421,13 @@ class Result(NamedTuple):
     actual: int
     tokens: int
     ceiling: int
+    unnamed: int
+    """The ceiling if the model is not known, but only the API."""
 
 
 @pytest.fixture(scope="module")
 def recorded() -> list[Result]:
-    """Every clean recorded request that is not OpenAI's own, counted."""
+    """Every clean recorded request, counted."""
     path = Path(os.environ.get("ULLAGE_DATA", "")) / "usage.jsonl.gz"
     if "ULLAGE_DATA" not in os.environ or not path.is_file():
         pytest.skip("set ULLAGE_DATA to the directory with usage.jsonl.gz to check the recorded rates")
@@ -277,11 +441,13 @@ def _counted(entries: Iterator[dict[str, Any]]) -> Iterator[Result]:
         if not entry["clean"] or kind not in ("text", "tools", "schema", "toolmsgs") or actual < 1:
             continue
         model = entry["response_model"] or entry["model"]
-        if "embed" in model or entry["family"].startswith("openai."):
+        if "embed" in model:
             continue
         counted = ullage.count_request(entry["request"], entry["api"], model)
+        request = wire.read(entry["request"], entry["api"])
+        unnamed = count_read(counter_for(Target(api=entry["api"])), request).ceiling
         group = entry["id"].partition("-")[0]
-        yield Result(entry["family"], kind, group, actual, counted.tokens, counted.ceiling)
+        yield Result(entry["family"], kind, group, actual, counted.tokens, counted.ceiling, unnamed)
 
 
 def _chosen(results: Sequence[Result], provider: str, kind: str) -> list[tuple[Result, float]]:
@@ -313,6 +479,8 @@ def _error(result: Result) -> float:
         ("claude-via-other", "tools", 0.5, 0.04),
         ("claude-via-other", "tools", 0.95, 0.20),
         ("google-gemini", "text", 0.5, 0.08),
+        ("openai.chat", "text", 0.95, 0.0),
+        ("openai.chat", "tools", 0.95, 0.03),
     ],
 )
 def test_recorded_requests_are_counted_closely(
@@ -322,19 +490,57 @@ def test_recorded_requests_are_counted_closely(
     assert _quantile(pairs, at) <= most
 
 
-@pytest.mark.parametrize("kind", ["text", "tools"])
-def test_claudes_ceiling_is_not_needlessly_high(recorded: list[Result], kind: str) -> None:
-    large = _chosen([result for result in recorded if result.actual >= 200], "anthropic-direct", kind)
+@pytest.mark.parametrize(
+    ("provider", "kind", "most"),
+    [
+        ("openai.chat", "text", 0.0),
+        ("openai.responses", "text", 0.0),
+        ("openai.chat", "tools", 0.08),
+        ("openai.responses", "tools", 0.08),
+        ("anthropic-direct", "text", 0.12),
+        ("anthropic-direct", "tools", 0.12),
+    ],
+)
+def test_a_ceiling_is_not_needlessly_high(
+    recorded: list[Result], provider: str, kind: str, most: float
+) -> None:
+    large = _chosen([result for result in recorded if result.actual >= 200], provider, kind)
     pairs = [((result.ceiling - result.actual) / result.actual, weight) for result, weight in large]
-    assert _quantile(pairs, 0.5) <= 0.12
+    assert _quantile(pairs, 0.5) <= most
 
 
-def test_hardly_any_recorded_request_is_above_its_ceiling(recorded: list[Result]) -> None:
-    large = [result for result in recorded if result.actual >= 200]
-    times = Counter((result.provider, result.kind, result.group) for result in large)
-    over = sum(
-        1 / times[result.provider, result.kind, result.group]
-        for result in large
-        if result.ceiling < result.actual
+@pytest.mark.parametrize("kind", ["text", "tools", "schema"])
+def test_hardly_any_recorded_request_is_above_its_ceiling(recorded: list[Result], kind: str) -> None:
+    large = [result for result in recorded if result.actual >= 200 and result.kind == kind]
+    assert _too_low(large, [result.ceiling for result in large]) <= 0.005
+
+
+@pytest.mark.parametrize("kind", ["text", "tools", "schema"])
+def test_hardly_any_recorded_request_is_above_its_ceiling_without_a_model(
+    recorded: list[Result], kind: str
+) -> None:
+    large = [result for result in recorded if result.actual >= 200 and result.kind == kind]
+    assert _too_low(large, [result.unnamed for result in large]) <= 0.005
+
+
+def _too_low(results: Sequence[Result], ceilings: Sequence[int]) -> float:
+    """The share of groups whose ceiling is below the provider's count."""
+    times = Counter((result.provider, result.group) for result in results)
+    low = sum(
+        1 / times[result.provider, result.group]
+        for result, ceiling in zip(results, ceilings, strict=True)
+        if ceiling < result.actual
     )
-    assert over / len(times) <= 0.01
+    return low / len(times)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_margins_are_what_the_script_derives() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/derive_margins.py", "--check"],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"

@@ -9,9 +9,11 @@ import pytest
 
 import ullage
 from ullage import Budget, ConfigurationError, ContextOverflowError, FitPolicy, InvalidConversation, Window
-from ullage.fitting.shorten import cut_middle, error_lines, handle_of
-from ullage.messages import DIGEST_OPEN, split_digest, text_of
+from ullage.fitting.pieces import handle_of
+from ullage.fitting.shorten import cut_middle, error_lines
+from ullage.messages import split_digest, text_of
 from ullage.testing import FixedTokenizer
+from ullage.text import TASK_CLOSE, TASK_OPEN
 from ullage.tokens import counter_for
 
 Messages = list[dict[str, Any]]
@@ -80,23 +82,23 @@ def test_the_budget_of_a_model_keeps_its_longest_answer_or_a_quarter() -> None:
 
 def test_check_budget_reports_the_figures() -> None:
     messages = [SYSTEM, user("hello")]
-    tokens = ullage.count(messages).tokens
-    report = ullage.check_budget(messages, Budget(100, 50))
+    tokens = ullage.count(messages, model="gpt-4o").tokens
+    report = ullage.check_budget(messages, Budget(100, 50), model="gpt-4o")
     assert report.max_input_tokens == 50
     assert report.current_tokens == tokens
     assert report.available_tokens == 50 - tokens
     assert report.within_budget
     assert report.utilization_percent == round(100 * tokens / 50, 1)
-    assert not ullage.check_budget([user("word " * 100)], Budget(100, 50)).within_budget
-    assert ullage.check_budget([user("word " * 100)], Budget(100, 50)).available_tokens == 0
+    assert not ullage.check_budget([user("word " * 100)], Budget(100, 50), model="gpt-4o").within_budget
+    assert ullage.check_budget([user("word " * 100)], Budget(100, 50), model="gpt-4o").available_tokens == 0
 
 
 def test_without_a_limit_the_models_window_less_the_reserve_is_the_limit() -> None:
     assert ullage.fit([user("hello")], model="gpt-4o").limit == 128_000 - 16_384
     assert ullage.fit([user("hello")], model="gpt-4o", reserve=1_000).limit == 127_000
     with pytest.raises(ConfigurationError, match="limit is 0"):
-        ullage.fit([user("hello")], limit=0)
-    with pytest.raises(ConfigurationError, match="pass limit="):
+        ullage.fit([user("hello")], limit=0, model="gpt-4o")
+    with pytest.raises(ConfigurationError, match="give limit="):
         ullage.fit([user("hello")], model="my-model")
     assert ullage.fit([user("hello")], model="my-model", limit=100).messages
 
@@ -114,11 +116,11 @@ def chat(turns: int) -> Messages:
 
 def test_exactly_max_turns_evict_nothing() -> None:
     messages = chat(5)
-    assert ullage.fit(messages, policy=FitPolicy(max_turns=5)).messages is messages
+    assert ullage.fit(messages, policy=FitPolicy(max_turns=5), model="gpt-4o").messages is messages
 
 
 def test_fourteen_turns_at_a_maximum_of_four_leave_at_most_four() -> None:
-    fitted = ullage.fit([SYSTEM, *chat(15)], policy=FitPolicy(max_turns=4, low_water=1.0))
+    fitted = ullage.fit([SYSTEM, *chat(15)], policy=FitPolicy(max_turns=4, low_water=1.0), model="gpt-4o")
     turns = [message for message in fitted.messages if message["role"] != "system"]
     assert len(turns) <= 4
     assert fitted.dropped == 15 - len(turns)
@@ -126,7 +128,7 @@ def test_fourteen_turns_at_a_maximum_of_four_leave_at_most_four() -> None:
 
 def test_max_turns_never_causes_an_overflow() -> None:
     messages = [user("go"), *step("shell", *["ok"] * 6)]
-    fitted = ullage.fit(messages, policy=FitPolicy(max_turns=2))
+    fitted = ullage.fit(messages, policy=FitPolicy(max_turns=2), model="gpt-4o")
     assert len(fitted.messages) == 8
 
 
@@ -134,7 +136,9 @@ def test_one_exchange_longer_than_max_turns_loses_its_oldest_steps() -> None:
     messages = [user("go")]
     for number in range(10):
         messages += step(f"tool_{number}", "done")
-    fitted = ullage.fit(messages, policy=FitPolicy(max_turns=9, low_water=1.0, digest_share=0))
+    fitted = ullage.fit(
+        messages, policy=FitPolicy(max_turns=9, low_water=1.0, digest_share=0), model="gpt-4o"
+    )
     names = [m["tool_calls"][0]["function"]["name"] for m in fitted.messages if m.get("tool_calls")]
     assert names == ["tool_6", "tool_7", "tool_8", "tool_9"]
     assert fitted.messages[0] == user("go")
@@ -150,7 +154,9 @@ def test_a_tokenizer_that_says_fifty_a_turn_at_a_budget_of_one_hundred_leaves_at
 
 def test_a_huge_tool_result_is_trimmed_to_its_head_and_tail() -> None:
     output = "start " + "x y z " * 8_000 + " end"
-    fitted = ullage.fit([user("go"), *step("shell", output)], limit=Budget(1_000, 200).max_input)
+    fitted = ullage.fit(
+        [user("go"), *step("shell", output)], limit=Budget(1_000, 200).max_input, model="gpt-4o"
+    )
     assert fitted.count.ceiling <= 800
     (text,) = outputs_of(fitted)
     assert text.startswith("start ")
@@ -163,7 +169,7 @@ def test_a_huge_tool_result_is_trimmed_to_its_head_and_tail() -> None:
 def test_a_huge_system_prompt_overflows_with_its_figures_and_advice() -> None:
     system = {"role": "system", "content": "x y " * 25_000}
     with pytest.raises(ContextOverflowError) as caught:
-        ullage.fit([system, user("hello")], limit=Budget(100, 50).max_input)
+        ullage.fit([system, user("hello")], limit=Budget(100, 50).max_input, model="gpt-4o")
     error = caught.value
     assert error.limit == 50
     assert error.tokens > 50_000
@@ -198,8 +204,10 @@ def long_session(number: int, output: str) -> Messages:
 
 def test_old_outputs_become_placeholders_oldest_first() -> None:
     messages = long_session(12, lines(40))
-    before = ullage.count(messages).ceiling
-    fitted = ullage.fit(messages, limit=before - 400, policy=FitPolicy(low_water=1.0, digest_share=0))
+    before = ullage.count(messages, model="gpt-4o").ceiling
+    fitted = ullage.fit(
+        messages, limit=before - 400, policy=FitPolicy(low_water=1.0, digest_share=0), model="gpt-4o"
+    )
     texts = outputs_of(fitted)
     replaced = [text.startswith("[content truncated - ") for text in texts]
     assert replaced[0]
@@ -211,8 +219,10 @@ def test_old_outputs_become_placeholders_oldest_first() -> None:
 
 def test_with_recall_on_a_placeholder_names_its_handle() -> None:
     messages = long_session(12, lines(40))
-    before = ullage.count(messages).ceiling
-    fitted = ullage.fit(messages, limit=before - 400, policy=FitPolicy(low_water=1.0, recall=True))
+    before = ullage.count(messages, model="gpt-4o").ceiling
+    fitted = ullage.fit(
+        messages, limit=before - 400, policy=FitPolicy(low_water=1.0, recall=True), model="gpt-4o"
+    )
     first = next(change for change in fitted.changes if change.kind == "age")
     assert first.handle == handle_of(f"0 {lines(40)}", {})[0]
     assert outputs_of(fitted)[0].endswith(f"tokens] recall {first.handle}")
@@ -220,7 +230,12 @@ def test_with_recall_on_a_placeholder_names_its_handle() -> None:
 
 def test_small_outputs_are_left_alone_until_their_exchange_goes() -> None:
     messages = long_session(12, "ok")
-    fitted = ullage.fit(messages, limit=ullage.count(messages).ceiling - 20, policy=FitPolicy(low_water=1.0))
+    fitted = ullage.fit(
+        messages,
+        limit=ullage.count(messages, model="gpt-4o").ceiling - 20,
+        policy=FitPolicy(low_water=1.0),
+        model="gpt-4o",
+    )
     assert {change.kind for change in fitted.changes} == {"evict"}
 
 
@@ -231,7 +246,9 @@ def test_errors_outlive_other_outputs_of_the_same_age() -> None:
         messages += [user(f"question {turn}"), *step("shell", output), assistant("noted")]
     messages.append(user("and now?"))
     policy = FitPolicy(low_water=1.0, digest_share=0)
-    fitted = ullage.fit(messages, limit=ullage.count(messages).ceiling - 800, policy=policy)
+    fitted = ullage.fit(
+        messages, limit=ullage.count(messages, model="gpt-4o").ceiling - 800, policy=policy, model="gpt-4o"
+    )
     kept = [not text.startswith("[content truncated") for text in outputs_of(fitted)]
     assert not any(kept[:3])
     assert kept[3]
@@ -241,14 +258,16 @@ def test_errors_outlive_other_outputs_of_the_same_age() -> None:
 def test_a_huge_log_with_an_error_is_cut_to_its_error_lines() -> None:
     log = lines(300) + "\nFATAL: out of memory\n" + lines(300)
     messages = [SYSTEM, user("go"), *step("build", log), assistant("hm"), user(lines(300))]
-    fitted = ullage.fit(messages, limit=5_000)
+    fitted = ullage.fit(messages, limit=5_000, model="gpt-4o")
     assert outputs_of(fitted) == ["FATAL: out of memory"]
     assert [change.kind for change in fitted.changes] == ["errors"]
 
 
 def test_a_long_old_output_is_capped_to_head_and_tail() -> None:
     messages = [SYSTEM, user("go"), *step("build", lines(600)), assistant("hm"), user(lines(300))]
-    fitted = ullage.fit(messages, limit=5_000, policy=FitPolicy(low_water=1.0, digest_share=0))
+    fitted = ullage.fit(
+        messages, limit=5_000, policy=FitPolicy(low_water=1.0, digest_share=0), model="gpt-4o"
+    )
     (text,) = outputs_of(fitted)
     assert counter_for("gpt-4o").text(text).tokens <= 2_000
     assert text.startswith("0 a line")
@@ -258,7 +277,7 @@ def test_a_long_old_output_is_capped_to_head_and_tail() -> None:
 
 def test_the_recent_exchanges_are_touched_last() -> None:
     messages = long_session(8, lines(20))
-    fitted = ullage.fit(messages, limit=1_000)
+    fitted = ullage.fit(messages, limit=1_000, model="gpt-4o")
     assert fitted.changed
     assert messages[-5:-1] == list(fitted.messages[-5:-1])
 
@@ -267,7 +286,7 @@ def test_exchanges_of_a_higher_priority_stay_longer() -> None:
     messages = [SYSTEM, *chat(40), user("last")]
     priorities = {index: 1 for index, message in enumerate(messages) if message["content"] in ("q2", "a3")}
     policy = FitPolicy(priorities=priorities, digest_share=0)
-    fitted = ullage.fit(messages, limit=120, policy=policy)
+    fitted = ullage.fit(messages, limit=150, policy=policy, model="gpt-4o")
     contents = [message["content"] for message in fitted.messages]
     assert "q2" in contents
     assert "q4" not in contents
@@ -276,12 +295,12 @@ def test_exchanges_of_a_higher_priority_stay_longer() -> None:
 def test_the_passes_can_be_named_and_an_unknown_name_is_an_error() -> None:
     messages = long_session(8, lines(20))
     policy = FitPolicy(trim_strategy=("evict", "recent"), digest_share=0)
-    fitted = ullage.fit(messages, limit=600, policy=policy)
+    fitted = ullage.fit(messages, limit=600, policy=policy, model="gpt-4o")
     assert {change.kind for change in fitted.changes} == {"evict"}
     with pytest.raises(ConfigurationError, match="no pass is called 'shrink'"):
         FitPolicy(trim_strategy=("shrink",))
     with pytest.raises(ContextOverflowError):
-        ullage.fit(messages, limit=600, policy=FitPolicy(trim_strategy=()))
+        ullage.fit(messages, limit=600, policy=FitPolicy(trim_strategy=()), model="gpt-4o")
 
 
 @pytest.mark.parametrize(
@@ -298,26 +317,28 @@ def test_a_knob_out_of_its_range_is_a_configuration_error(knob: dict[str, Any]) 
 
 def test_the_task_moves_to_the_head_of_the_digest() -> None:
     messages = [SYSTEM, user("Move the parser to src/parser.py"), *long_session(9, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=900)
+    fitted = ullage.fit(messages, limit=900, model="gpt-4o")
     assert user("Move the parser to src/parser.py") not in fitted.messages
-    assert digest_of(fitted).splitlines()[1] == "> task: Move the parser to src/parser.py"
+    assert digest_of(fitted).startswith(f"{TASK_OPEN}\nMove the parser to src/parser.py\n{TASK_CLOSE}\n\n")
     assert fitted.count.breakdown["summary"] > 0
 
 
 def test_without_a_digest_share_the_block_is_the_task_alone() -> None:
     messages = [SYSTEM, user("Move the parser"), *long_session(9, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=900, policy=FitPolicy(digest_share=0))
-    assert digest_of(fitted).splitlines()[1:-1] == ["> task: Move the parser"]
-    nothing = ullage.fit(messages, limit=900, policy=FitPolicy(digest_share=0, keep_first_user=False))
+    fitted = ullage.fit(messages, limit=900, policy=FitPolicy(digest_share=0), model="gpt-4o")
+    assert digest_of(fitted) == f"{TASK_OPEN}\nMove the parser\n{TASK_CLOSE}"
+    nothing = ullage.fit(
+        messages, limit=900, policy=FitPolicy(digest_share=0, keep_first_user=False), model="gpt-4o"
+    )
     assert nothing.messages[0] == SYSTEM
 
 
 def test_a_long_task_keeps_its_head_and_tail() -> None:
     task = "First line of the task.\n" + lines(2_000) + "\nLast line of the task."
     messages = [SYSTEM, user(task), assistant("yes"), *long_session(30, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=8_000)
+    fitted = ullage.fit(messages, limit=8_000, model="gpt-4o")
     block = digest_of(fitted)
-    assert "> task: First line of the task." in block
+    assert f"{TASK_OPEN}\nFirst line of the task." in block
     assert "Last line of the task." in block
     assert counter_for("gpt-4o").text(block).tokens < 1_000 + 0.3 * 8_000
 
@@ -325,23 +346,23 @@ def test_a_long_task_keeps_its_head_and_tail() -> None:
 def test_the_digest_has_what_was_evicted() -> None:
     messages = [SYSTEM, user("Refund order #W5744371 to gift_card_3481935, please."), assistant("Done.")]
     messages += long_session(9, lines(30))[1:]
-    assert "#W5744371" in digest_of(ullage.fit(messages, limit=1_200))
+    assert "#W5744371" in digest_of(ullage.fit(messages, limit=1_200, model="gpt-4o"))
 
 
 def test_a_system_message_is_made_where_there_is_none() -> None:
-    fitted = ullage.fit(long_session(9, lines(30))[1:], limit=1_200)
+    fitted = ullage.fit(long_session(9, lines(30))[1:], limit=1_200, model="gpt-4o")
     assert fitted.messages[0]["role"] == "system"
-    assert fitted.messages[0]["content"].startswith(DIGEST_OPEN)
+    assert fitted.messages[0]["content"].startswith(TASK_OPEN)
 
 
 def test_a_system_prompt_in_parts_keeps_them_and_gets_the_digest_as_one_more() -> None:
     system = {"role": "system", "content": [{"type": "text", "text": "You are terse."}]}
     messages = [system, *long_session(9, lines(30))[1:]]
-    fitted = ullage.fit(messages, limit=1_200)
+    fitted = ullage.fit(messages, limit=1_200, model="gpt-4o")
     own, digest = fitted.messages[0]["content"]
     assert own == {"type": "text", "text": "You are terse."}
-    assert digest["text"].startswith(DIGEST_OPEN)
-    again = ullage.fit([*fitted.messages, assistant(lines(200)), user("more")], limit=1_200)
+    assert digest["text"].startswith(f"{TASK_OPEN}\n")
+    again = ullage.fit([*fitted.messages, assistant(lines(200)), user("more")], limit=1_200, model="gpt-4o")
     assert len(again.messages[0]["content"]) == 2
 
 
@@ -350,7 +371,7 @@ def test_a_system_prompt_in_parts_keeps_them_and_gets_the_digest_as_one_more() -
 
 def test_refolding_gives_what_a_fresh_window_gives() -> None:
     messages = long_session(9, lines(30))
-    window = Window(limit=100_000)
+    window = Window(limit=100_000, model="gpt-4o")
     for message in messages:
         window.append(message)
     window.refold(limit=1_200, model="gpt-4")
@@ -363,7 +384,7 @@ def test_refolding_gives_what_a_fresh_window_gives() -> None:
 
 
 def test_a_refused_message_leaves_the_window_as_it_was() -> None:
-    window = Window(limit=1_000)
+    window = Window(limit=1_000, model="gpt-4o")
     window.append(user("go"))
     with pytest.raises(
         InvalidConversation, match="message 1, field 'tool_call_id': this result answers no open"
@@ -384,7 +405,7 @@ def test_a_tokenizer_that_fails_leaves_the_window_as_it_was() -> None:
     ullage.register_tokenizer("broken-tokenizer", Broken())
     window = Window(model="broken-tokenizer", limit=50)
     window.append(user("fine"))
-    with pytest.raises(ConfigurationError, match="counted -1"):
+    with pytest.raises(ConfigurationError, match="returned -1 as a count"):
         window.append(assistant("bad"))
     assert len(window) == 1
     assert window.fitted().messages == [user("fine")]
@@ -413,7 +434,7 @@ def test_a_tokenizer_that_fails_leaves_the_window_as_it_was() -> None:
 )
 def test_what_is_no_message_is_refused_by_index_and_field(message: Any, field: str | None) -> None:
     with pytest.raises(InvalidConversation) as caught:
-        ullage.fit([user("go"), message], limit=1_000)
+        ullage.fit([user("go"), message], limit=1_000, model="gpt-4o")
     assert caught.value.index == 1
     assert caught.value.field == field
 

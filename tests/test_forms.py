@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import ullage
 from tests.strategies import Messages, conversations
 from tests.test_context import calls, result, say, talk
+from ullage.call_pairs import check_conversation
 from ullage.context import Compress, Context
 from ullage.context.forms import compressed, without_tool_role
 from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.messages import text_of
-from ullage.pairing import check_conversation
 
 
 def user(text: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def test_a_compressed_request_has_the_last_turns_cut_to_their_tails() -> None:
-    context = Context(system_prompt="Be brief.")
+    context = Context(system_prompt="Be brief.", model="gpt-4o")
     context.append_user("a" * 900 + "the end")
     context.append(say("Answer"))
     context.append_user("Last?")
@@ -44,7 +44,7 @@ def test_a_compressed_request_has_the_last_turns_cut_to_their_tails() -> None:
 
 
 def test_what_a_short_form_goes_without_is_reported_and_can_be_recalled() -> None:
-    context = Context(system_prompt="Be brief.")
+    context = Context(system_prompt="Be brief.", model="gpt-4o")
     talk(context, 6)
     context.append_user("Last?")
     short = Compress(keep_turns=2)
@@ -56,11 +56,11 @@ def test_what_a_short_form_goes_without_is_reported_and_can_be_recalled() -> Non
         assert piece.text == context.turns[change.index]["content"]
     assert context.count(compress=short).tokens == ullage.count(sent, model="gpt-4o").tokens
     assert context.count(compress=short).tokens < context.count().tokens
-    assert context.news() == {}
+    assert context.pop_changes() == {}
 
 
 def test_compressing_composes_with_a_prompt_for_one_render_and_the_blocks_stay() -> None:
-    context = Context(system_prompt="Be brief.")
+    context = Context(system_prompt="Be brief.", model="gpt-4o")
     context.remember("uses pnpm", "preference")
     talk(context, 6)
     context.append_user("Last?")
@@ -72,7 +72,7 @@ def test_compressing_composes_with_a_prompt_for_one_render_and_the_blocks_stay()
 
 
 def test_goal_mode_is_never_compressed() -> None:
-    context = Context()
+    context = Context(model="gpt-4o")
     talk(context, 6)
     context.append_user("Last?")
     context.goal = "Reach the end."
@@ -172,7 +172,7 @@ def test_results_of_a_reused_id_stand_in_the_order_of_their_calls() -> None:
 
 
 def test_a_context_without_tool_role_sends_none_and_stays_within_its_limit() -> None:
-    context = Context(use_tool_role=False, token_budget=500, system_prompt="Be brief.")
+    context = Context(use_tool_role=False, token_budget=500, system_prompt="Be brief.", model="gpt-4o")
     for number in range(30):
         context.append_user(f"Look at {number}")
         context.append(calls("a", "b"))
@@ -180,14 +180,14 @@ def test_a_context_without_tool_role_sends_none_and_stays_within_its_limit() -> 
         context.append(result("a", "one " * 20))
         fitted = context.fitted()
         assert {message["role"] for message in fitted.messages} == {"system", "user", "assistant"}
-        assert ullage.count(fitted.messages).ceiling == fitted.count.ceiling <= 500
+        assert ullage.count(fitted.messages, model="gpt-4o").ceiling == fitted.count.ceiling <= 500
         context.append(say("Seen."))
     roles = [message["role"] for message in context.to_messages()[1:]]
     assert all(one != other for one, other in itertools.pairwise(roles))
 
 
 def test_a_form_that_cannot_fit_is_an_overflow() -> None:
-    context = Context(use_tool_role=False, token_budget=120, system_prompt="Be brief.")
+    context = Context(use_tool_role=False, token_budget=120, system_prompt="Be brief.", model="gpt-4o")
     context.append_user("Look at it")
     context.append(calls(*"abcdefghijkl"))
     for name in "abcdefghijkl":

@@ -93,13 +93,13 @@ def test_what_is_written_as_an_event_is_read_as_it(lines: list[str]) -> None:
 @pytest.mark.parametrize("framer", [SseFramer, JsonLinesFramer])
 def test_a_line_that_does_not_end_is_refused_and_not_kept(framer: type[SseFramer | JsonLinesFramer]) -> None:
     full = framer(most=1000)
-    with pytest.raises(ProviderError, match="a line of more than 1000 bytes"):
+    with pytest.raises(ProviderError, match="a line of more than 1,000 bytes"):
         framed(full, [b"x"] * 1001)
 
 
 def test_an_event_that_does_not_end_is_refused() -> None:
     framer = SseFramer(most=1000)
-    with pytest.raises(ProviderError, match="an event of more than 1000 bytes"):
+    with pytest.raises(ProviderError, match="an event of more than 1,000 bytes"):
         framed(framer, [b"data: 123456789\n"] * 101)
 
 

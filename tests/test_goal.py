@@ -14,25 +14,27 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 
 from tests.benches import GOAL, Bench, answer, new_bench, press_ctrl_c, script
+from tests.world import until
 from ullage import store
 from ullage.broker.events import Event, Finished, Text, ToolCall
 from ullage.errors import ConfigurationError, ProviderError
 from ullage.shell import goal
-from ullage.shell.goal import Outcome, pending
+from ullage.shell.goal import GoalOutcome, pending
 from ullage.shell.screen import Screen
+from ullage.target import Target
 from ullage.testing import ScriptedProvider
+from ullage.text import fence_output
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ullage.broker.provider import Ask
+    from ullage.broker.ask import Ask
     from ullage.store import Store
 
 DONE = "GOAL: complete\nSeven boats."
@@ -73,11 +75,11 @@ def make(kept: Store, harbour: Path) -> Iterator[Make]:
 
 def test_a_goal_is_pursued_until_the_model_says_that_it_is_complete(make: Make) -> None:
     bench = make(script("1. look\n2. count\nCMD: cat boats", DONE), max_steps=25)
-    assert bench.pursue() == Outcome("complete", 2, "Seven boats.")
+    assert bench.pursue() == GoalOutcome("complete", 2, "Seven boats.")
     assert bench.context.goal == ""
     first, second = bench.said()
     assert first == goal.OPENING
-    assert second == "[exec output]\n$ cat boats\nseven\n[exit status 0]\n\nGo on."
+    assert second == "[exec output]\n$ cat boats\nseven\n[exit status 0]\n[end of exec output]\n\nGo on."
     assert all(GOAL in ask.messages[0]["content"] for ask in bench.provider.asked)
     shown = bench.out.getvalue()
     assert "step 1 of 25 · 110 tokens · $0.0004\n" in shown
@@ -88,7 +90,7 @@ def test_a_goal_is_pursued_until_the_model_says_that_it_is_complete(make: Make) 
 
 def test_a_blocked_goal_ends_with_its_reason(make: Make) -> None:
     bench = make(script("GOAL: blocked: there is no harbour"))
-    assert bench.pursue() == Outcome("blocked", 1, "there is no harbour")
+    assert bench.pursue() == GoalOutcome("blocked", 1, "there is no harbour")
     assert "goal blocked after 1 step: there is no harbour" in bench.out.getvalue()
     assert bench.context.goal == ""
 
@@ -97,7 +99,7 @@ def test_commands_beside_an_end_are_shown_and_not_run(make: Make, harbour: Path)
     bench = make(script("CMD: touch new\nGOAL: complete"), confirm="destructive")
     assert bench.pursue().reason == "complete"
     assert not (harbour / "new").exists()
-    assert "not run, as the goal has ended: touch new" in bench.out.getvalue()
+    assert "not run, because the goal has ended: touch new" in bench.out.getvalue()
 
 
 def test_an_answer_that_does_nothing_is_reminded_and_the_third_in_a_row_is_blocked(make: Make) -> None:
@@ -124,9 +126,9 @@ def test_a_local_model_costs_nothing_and_no_dollars_are_shown(make: Make) -> Non
 
 
 def test_unknown_prices_are_told_as_they_cannot_bound(make: Make) -> None:
-    bench = make(ScriptedProvider([answer(DONE)], model="nobody-knows"))
+    bench = make(ScriptedProvider([answer(DONE)], target=Target(model="nobody-knows")))
     assert bench.pursue().reason == "complete"
-    assert "does not bound" in bench.out.getvalue()
+    assert "does not limit" in bench.out.getvalue()
 
 
 # Bounds.
@@ -155,7 +157,7 @@ def test_whichever_bound_is_reached_first_ends_it_and_is_named(
     assert steps in {0, outcome.steps}
     assert words in outcome.text
     assert words in " ".join(bench.out.getvalue().split())
-    assert "; :goal continue goes on" in " ".join(bench.out.getvalue().split())
+    assert "; :goal continue resumes it" in " ".join(bench.out.getvalue().split())
     assert bench.context.goal == GOAL
     assert not bench.context.in_goal_mode
     assert bench.context.turns[-1]["role"] == "assistant"
@@ -193,30 +195,32 @@ class Slow(ScriptedProvider):
             return
         yield Text("Let me think.\nCMD: touch new\n")
         self.then()
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 
-def from_59_9_seconds() -> Callable[[], float]:
-    """A clock by which a goal of one minute has a tenth of a second left after its first look."""
-    began = time.monotonic()
+def one_second_left(over: Callable[[], bool] = lambda: False) -> Callable[[], float]:
+    """A clock by which a goal of one minute has a second left whenever it looks, until this is true.
+
+    It stands still, so that a slow machine does not lose that second before the answer or the command begins.
+    """
     looks = itertools.count()
-    return lambda: 0.0 if next(looks) == 0 else 59.9 + time.monotonic() - began
+    return lambda: 0.0 if next(looks) == 0 else 60.0 if over() else 59.0
 
 
 def test_time_ends_an_answer_that_does_not_end(make: Make, harbour: Path) -> None:
     bench = make(Slow(), max_minutes=1, confirm="destructive")
-    outcome = bench.pursue(clock=from_59_9_seconds())
+    outcome = bench.pursue(clock=one_second_left())
     assert (outcome.reason, outcome.steps) == ("max_minutes", 1)
     assert not (harbour / "new").exists()
     assert bench.context.turns[-1]["content"].startswith("Let me think.")
 
 
-def test_time_ends_a_command_that_does_not_end(make: Make) -> None:
-    bench = make(script("CMD: sleep 60"), max_minutes=1, confirm="destructive")
+def test_time_ends_a_command_that_does_not_end(make: Make, harbour: Path) -> None:
+    bench = make(script("CMD: touch begun; sleep 600"), max_minutes=1, confirm="destructive")
     began = time.monotonic()
-    outcome = bench.pursue(clock=from_59_9_seconds())
+    outcome = bench.pursue(clock=one_second_left((harbour / "begun").exists))
     assert (outcome.reason, outcome.steps) == ("max_minutes", 1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 # What is asked.
@@ -225,10 +229,11 @@ def test_time_ends_a_command_that_does_not_end(make: Make) -> None:
 @pytest.mark.parametrize("confirm", ["destructive", "writes", "always"])
 def test_a_destructive_command_is_never_run_unasked(make: Make, harbour: Path, confirm: str) -> None:
     bench = make(script("CMD: rm -rf boats", DONE), confirm=confirm)
-    bench.shell.desk.kept.preferences.set("always-run", ["rm -rf boats"])
+    bench.shell.chat.kept.preferences.set("always-run", ["rm -rf boats"])
     assert bench.pursue().reason == "complete"
     assert (harbour / "boats").exists()
-    assert bench.said()[1] == "[exec output]\n[command skipped by the user] rm -rf boats\n\nGo on."
+    told = fence_output("[command skipped by the user] rm -rf boats")
+    assert bench.said()[1] == f"{told}\n\nGo on."
 
 
 @pytest.mark.parametrize(
@@ -251,7 +256,7 @@ def test_what_runs_unasked_goes_by_the_settings(make: Make, confirm: str, runs: 
 def test_a_tool_that_is_not_allowed_counts_as_a_deed_and_what_follows_begins_a_line(make: Make) -> None:
     called = [Text("I ask."), ToolCall("a", "dive", "{}"), Finished("tool_calls")]
     bench = make(ScriptedProvider([called, answer("CMD: cat boats"), answer(DONE)]))
-    assert bench.pursue() == Outcome("complete", 2, "Seven boats.")
+    assert bench.pursue() == GoalOutcome("complete", 2, "Seven boats.")
     assert bench.context.turns[2]["content"] == "[skipped by the user]"
     assert "seven" in bench.said()[1]
 
@@ -260,9 +265,9 @@ def test_a_tool_that_is_not_allowed_counts_as_a_deed_and_what_follows_begins_a_l
 
 
 class Person:
-    """A keyboard whose keys are pressed when the words before them appear on the screen."""
+    """A keyboard whose keys are pressed when the words before them appear, or when the file is there."""
 
-    def __init__(self, *presses: tuple[str, str]) -> None:
+    def __init__(self, *presses: tuple[str | Path, str]) -> None:
         self._hand, keyboard = pty.openpty()
         self.keyboard = os.fdopen(keyboard, encoding="utf-8")
         self.out = io.StringIO()
@@ -270,23 +275,32 @@ class Person:
         self.screen = Screen(console, keyboard=self.keyboard)
         self._presses = presses
         self._gone = threading.Event()
+        self._seen = 0
         self._thread = threading.Thread(target=self._press, daemon=True)
         self._thread.start()
 
     def _press(self) -> None:
-        seen, until = 0, time.monotonic() + 15
-        for words, keys in self._presses:
-            while (at := self.out.getvalue().find(words, seen)) < 0:
-                if time.monotonic() > until or self._gone.wait(0.01):
-                    break
-            seen = max(seen, at + len(words))
-            time.sleep(0.1)  # what is typed ahead of a question counts for nothing
+        for cue, keys in self._presses:
+            if not until(lambda: self._gone.is_set() or self._comes(cue, choice=len(keys) == 1)):  # noqa: B023
+                return
             if keys == "^C":
                 press_ctrl_c()
             else:
                 os.write(self._hand, keys.encode())
-        while not self._gone.wait(0.5):
+        while not self._gone.wait(5):
             os.write(self._hand, b"\x1b")  # a question that no test expects is refused, and holds up nothing
+
+    def _comes(self, cue: str | Path, *, choice: bool) -> bool:
+        if isinstance(cue, Path):
+            if come := cue.exists():
+                cue.unlink()
+            return come
+        # What is typed ahead of a question counts for nothing, so a choice is made when it can be seen.
+        wanted = re.escape(cue) + (r"[^\0]*?\[\w\] " if choice else "")
+        found = re.compile(wanted).search(self.out.getvalue(), self._seen)
+        if found is not None:
+            self._seen = found.end()
+        return found is not None
 
     def leave(self) -> None:
         self._gone.set()
@@ -320,14 +334,16 @@ def test_a_person_runs_grants_and_declines(make: Make, harbour: Path, person: An
 def test_ctrl_c_pauses_and_an_instruction_is_the_next_turn(make: Make, harbour: Path, person: Any) -> None:
     at = person(("paused", "i"), ("instruct> ", "count the masts\n"))
     bench = make(Slow(then=press_ctrl_c, more=[DONE]), screen=at.screen, confirm="destructive")
-    assert bench.pursue() == Outcome("complete", 2, "Seven boats.")
+    assert bench.pursue() == GoalOutcome("complete", 2, "Seven boats.")
     assert bench.said()[1] == "count the masts"
     assert not (harbour / "new").exists()
 
 
-def test_ctrl_c_pauses_as_often_as_it_is_pressed(make: Make, person: Any) -> None:
-    at = person(("paused", "c"), ("$ sleep 30", "^C"), ("paused", "c"), ("$ sleep 30", "^C"), ("paused", "s"))
-    bench = make(Slow(then=press_ctrl_c, more=["CMD: sleep 30"] * 2), screen=at.screen)
+def test_ctrl_c_pauses_as_often_as_it_is_pressed(make: Make, harbour: Path, person: Any) -> None:
+    begun = harbour / "begun"
+    at = person(("paused", "c"), (begun, "^C"), ("paused", "c"), (begun, "^C"), ("paused", "s"))
+    more = ["CMD: sh -c ': > begun; exec sleep 300'"] * 2
+    bench = make(Slow(then=press_ctrl_c, more=more), screen=at.screen, confirm="destructive")
     before = signal.getsignal(signal.SIGINT)
     outcome = bench.pursue()
     assert (outcome.reason, outcome.steps) == ("stopped", 3)
@@ -342,7 +358,7 @@ def test_ctrl_c_pressed_many_times_in_a_row_is_one_pause(make: Make, person: Any
 
     at = person(("paused", "c"))
     bench = make(Slow(then=press, more=[DONE]), screen=at.screen)
-    assert bench.pursue() == Outcome("complete", 2, "Seven boats.")
+    assert bench.pursue() == GoalOutcome("complete", 2, "Seven boats.")
     assert at.out.getvalue().count("paused") == 1
     assert bench.context.turns[1]["content"].startswith("Let me think.")
 
@@ -352,12 +368,12 @@ def test_ctrl_c_in_an_instruction_takes_it_back_and_the_question_is_there_again(
 ) -> None:
     at = person(("paused", "i"), ("instruct> ", "^C"), ("paused", "s"))
     bench = make(Slow(then=press_ctrl_c), screen=at.screen)
-    assert bench.pursue() == Outcome("stopped", 1, "")
+    assert bench.pursue() == GoalOutcome("stopped", 1, "")
 
 
 def test_without_a_terminal_ctrl_c_stops(make: Make) -> None:
     bench = make(Slow(then=press_ctrl_c))
-    assert bench.pursue() == Outcome("stopped", 1, "")
+    assert bench.pursue() == GoalOutcome("stopped", 1, "")
     assert re.search(r"step 1 of 20 · ~\d+ tokens", bench.out.getvalue())
     assert bench.context.goal == ""
 
@@ -388,14 +404,14 @@ def test_a_crash_leaves_the_goal_and_it_is_taken_up_again(make: Make) -> None:
     with pytest.raises(Crash):
         bench.pursue()
     again = make(script("CMD: cat boats", DONE))
-    assert GOAL in pending(again.shell.desk)
-    asyncio.run(goal.act(again.shell, "continue"))
+    assert GOAL in pending(again.shell.chat)
+    asyncio.run(goal.act(again.shell.workplace, "continue"))
     assert "goal complete after 2 steps" in again.out.getvalue()
     first = again.provider.asked[0].messages
     assert GOAL in first[0]["content"]
     assert "seven" in str(first)
     assert first[-1]["content"] == goal.RESUMED
-    assert pending(make(script()).shell.desk) == ""
+    assert pending(make(script()).shell.chat) == ""
 
 
 def test_after_a_crash_questions_are_ordinary_until_the_goal_is_taken_up(make: Make) -> None:
@@ -416,7 +432,7 @@ def test_a_goal_whose_model_cannot_be_opened_is_not_set(make: Make) -> None:
     bench = make(script("Low."), routes={"goal": "openai/gpt-4o"})
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
         bench.pursue()
-    assert pending(bench.shell.desk) == ""
+    assert pending(bench.shell.chat) == ""
     asyncio.run(bench.shell.act("?how is the tide"))
     assert GOAL not in str(bench.provider.asked[0].messages)
 
@@ -444,7 +460,7 @@ def test_a_goal_can_be_shown_and_given_up(make: Make) -> None:
         asyncio.run(bench.shell.act(f":goal {words}".strip()))
     shown = bench.out.getvalue().splitlines()
     assert shown[0].startswith(f"unfinished goal: {GOAL}")
-    assert shown[1:3] == ["the goal is given up", "there is no goal"]
+    assert shown[1:3] == ["goal stopped", "there is no goal to stop"]
     assert shown[3:] == ["there is no goal; :goal TEXT sets one"] * 2
     with pytest.raises(ConfigurationError):
         bench.pursue("")
@@ -462,7 +478,7 @@ def test_the_goal_survives_200_steps_in_a_small_window(make: Make) -> None:
     bench = make(
         script(*texts, DONE), budget=900, max_steps=200, max_tokens=None, max_dollars=None, max_minutes=None
     )
-    assert bench.pursue() == Outcome("complete", 200, "Seven boats.")
+    assert bench.pursue() == GoalOutcome("complete", 200, "Seven boats.")
     assert len(bench.context) == 400
     asked = bench.provider.asked
     assert all(f"[goal]\n{GOAL}\n" in ask.messages[0]["content"] for ask in asked)

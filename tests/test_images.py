@@ -133,7 +133,9 @@ def test_no_image_costs_more_than_one_of_unknown_size_may(rule: str, width: int,
 
 def test_an_image_is_never_exact_and_counts_in_its_message() -> None:
     part = {"type": "image_url", "image_url": {"url": address(png(640, 480))}}
-    counted = ullage.count([{"role": "user", "content": [{"type": "text", "text": "Hello"}, part]}])
+    counted = ullage.count(
+        [{"role": "user", "content": [{"type": "text", "text": "Hello"}, part]}], model="gpt-4o"
+    )
     assert counted.tokens == 3 + 4 + 1 + 425
     assert not counted.exact
 

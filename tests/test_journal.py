@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.backends import BACKENDS, QUICK
 from ullage.context.journal import Event, Journal, Piece
 from ullage.errors import Conflict
-from ullage.fitting.shorten import handle_of, letters_of
+from ullage.fitting.pieces import handle_of, letters_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,6 +60,14 @@ def test_a_taken_number_or_a_gap_is_a_conflict_and_changes_nothing(journal: Jour
     assert (raised.value.session, raised.value.number, raised.value.length) == ("one", number, 2)
     assert list(journal.events("one")) == [turn(0), turn(1)]
     journal.append("one", 2, turn(2))
+
+
+def test_several_events_are_kept_together_or_not_at_all(journal: Journal) -> None:
+    journal.append("one", 0, turn(0), turn(1))
+    with pytest.raises(Conflict):
+        journal.append("one", 1, turn(1), turn(2))
+    journal.append("one", 2, turn(2), turn(3), turn(4))
+    assert list(journal.events("one")) == [turn(number) for number in range(5)]
 
 
 def test_a_session_that_begins_with_a_gap_is_a_conflict_and_does_not_begin(journal: Journal) -> None:
@@ -169,12 +177,14 @@ def test_a_text_that_two_sessions_keep_belongs_to_both(journal: Journal) -> None
         assert [piece.session for piece in journal.search("shared", session)] == [session]
 
 
-def test_a_search_finds_the_pieces_with_all_the_words_in_any_order_and_case(journal: Journal) -> None:
+def test_a_search_finds_words_in_any_order_and_case_the_best_first(journal: Journal) -> None:
     journal.keep("one", ["The parser failed in line 7", "The lexer failed", "nothing at all"])
-    assert texts(journal.search("failed parser")) == {"The parser failed in line 7"}
-    assert texts(journal.search("FAILED")) == {"The parser failed in line 7", "The lexer failed"}
+    found = [hit.text for hit in journal.search("failed PARSER")]
+    assert found == ["The parser failed in line 7", "The lexer failed"]
+    assert texts(journal.search("FAILING")) == {"The parser failed in line 7", "The lexer failed"}
     assert texts(journal.search("pars")) == {"The parser failed in line 7"}
-    assert texts(journal.search("failed nowhere")) == set()
+    assert texts(journal.search("lexer nowhere")) == {"The lexer failed"}
+    assert texts(journal.search("nowhere")) == set()
 
 
 def test_a_search_is_of_one_session_or_of_all_and_gives_no_more_than_asked(journal: Journal) -> None:

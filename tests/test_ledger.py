@@ -15,7 +15,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from ullage.cost import (
     Account,
-    Entry,
     Ledger,
     MemoryBook,
     Prices,
@@ -26,9 +25,8 @@ from ullage.cost import (
     worst_case,
 )
 from ullage.cost.report import GROUPS, as_csv, as_json, as_table, report, shown_cost
-from ullage.cost.sums import add, total
 from ullage.errors import BudgetExceeded, ConfigurationError
-from ullage.usage import Usage, read_usage
+from ullage.usage import LedgerEntry, Usage, add_entries, read_usage, sum_entries
 
 PRICES = Prices.a_million(input=2, output=10, cached_read=1, cache_write="2.5", reasoning=12)
 OWN = {"dear": PRICES, "free": Prices.a_million(input=0, output=0)}
@@ -150,7 +148,7 @@ def test_a_call_holds_its_worst_case_and_settles_with_what_it_used() -> None:
     assert ledger.used() == (Decimal("0.0181"), 0)
     ((account, entry),) = ledger.book.entries()
     assert account == Account("s", "dear", "main", "", "2026-11-16")
-    assert entry == Entry(calls=1, prompt=9_000, completion=10, estimate=8_888, cost=Decimal("0.0181"))
+    assert entry == LedgerEntry(calls=1, prompt=9_000, completion=10, estimate=8_888, cost=Decimal("0.0181"))
 
 
 def test_a_call_that_could_cross_the_cap_is_refused_with_the_numbers() -> None:
@@ -232,22 +230,29 @@ def test_a_reservation_ends_once() -> None:
     assert ledger.release(released)
     assert not ledger.release(released)
     assert not ledger.settle(released, Usage(prompt=1))
-    assert total(entry for _, entry in ledger.book.entries()).calls == 1
+    assert sum_entries(entry for _, entry in ledger.book.entries()).calls == 1
 
 
-def test_what_a_dead_process_held_is_free_after_its_deadline_and_may_still_be_settled() -> None:
+@pytest.mark.parametrize("jump", [3_601, -3_601, 10 * 365 * 24 * 3600])
+def test_a_clock_that_jumps_ends_no_reservation(jump: int) -> None:
     clock = Clock()
-    ledger = Ledger(prices=OWN, cap_at_dollars=1, hold_seconds=60, clock=clock)
-    lost = ledger.reserve("dear", 0, 80_000)
-    clock.now += 60
+    ledger = Ledger(prices=OWN, cap_at_dollars=1, clock=clock)
+    held = ledger.reserve("dear", 0, 80_000)
+    clock.now += jump
     with pytest.raises(BudgetExceeded):
         ledger.reserve("dear", 0, 80_000)
-    clock.now += 1
-    assert ledger.used() == (0, 0)
-    ledger.reserve("dear", 0, 80_000)
-    assert ledger.settle(lost, Usage(completion=80_000))
-    assert not ledger.settle(lost, Usage(completion=80_000))
-    assert ledger.used() == (Decimal("0.8"), Decimal("0.96"))
+    assert ledger.settle(held, Usage(completion=80_000))
+    assert ledger.used() == (Decimal("0.8"), 0)
+
+
+def test_settling_returns_what_was_booked() -> None:
+    ledger = Ledger(prices=OWN)
+    held = ledger.reserve("dear", 10, 10)
+    entry = ledger.settle(held, Usage(prompt=10, completion=4), estimate=9)
+    assert entry == LedgerEntry(
+        calls=1, prompt=10, completion=4, estimate=9, cost=cost_of(Usage(prompt=10, completion=4), PRICES)
+    )
+    assert ledger.settle(held, Usage(prompt=10)) is None
 
 
 def test_a_call_of_which_nothing_is_known_is_booked_at_its_worst_case_and_marked() -> None:
@@ -255,7 +260,7 @@ def test_a_call_of_which_nothing_is_known_is_booked_at_its_worst_case_and_marked
     held = ledger.reserve("dear", 0, 1_000)
     ledger.settle(held, None)
     ((_, entry),) = ledger.book.entries()
-    assert entry == Entry(calls=1, cost=held.amount, unpriced=1)
+    assert entry == LedgerEntry(calls=1, cost=held.amount, unpriced=1)
 
 
 # Prices that are not known
@@ -263,7 +268,7 @@ def test_a_call_of_which_nothing_is_known_is_booked_at_its_worst_case_and_marked
 
 def test_a_model_without_a_price_is_refused_under_a_cap_with_the_way_out() -> None:
     ledger = Ledger(cap_at_dollars=1)
-    with pytest.raises(ConfigurationError, match=r"'mystery' is not known.*Prices\.a_million.*local=True"):
+    with pytest.raises(ConfigurationError, match=r"'mystery' is unknown.*Prices\.a_million.*local=True"):
         ledger.reserve("mystery", 10, 10)
     assert ledger.used() == (0, 0)
 
@@ -303,7 +308,6 @@ def test_a_local_model_has_no_cost_even_by_a_name_that_has_a_price() -> None:
         {"cap_at_dollars": -1},
         {"cap_at_dollars_a_day": "much"},
         {"cap_at_dollars_a_project": 1},
-        {"hold_seconds": 0},
     ],
 )
 def test_options_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
@@ -324,7 +328,7 @@ def test_an_amount_has_no_finer_parts_than_a_book_can_keep() -> None:
 
 
 class Interleaving(RuleBasedStateMachine):
-    """Two ledgers on one book, a clock that jumps, calls that settle within their worst case or die."""
+    """Two ledgers on one book, a clock that jumps, calls that settle within their worst case or never."""
 
     held = Bundle("held")
 
@@ -339,15 +343,12 @@ class Interleaving(RuleBasedStateMachine):
                 project="p",
                 prices=OWN,
                 clock=self.clock,
-                hold_seconds=100,
                 cap_at_dollars_a_project=self.cap,
                 cap_at_dollars="0.7",
             )
             for name in ("one", "other")
         ]
-        self.booked = Entry()
-        self.over = Decimal(0)
-        """What was settled after its deadline: the truth, which nothing was held for any more."""
+        self.booked = LedgerEntry()
         self.settled: set[str] = set()
         self.refusals: list[BudgetExceeded] = []
 
@@ -376,15 +377,12 @@ class Interleaving(RuleBasedStateMachine):
                 reasoning=min(int(output * share), parts.reasoning),
             )
         )
-        in_time = reservation.deadline >= self.clock.now
         if self.ledgers[0].settle(reservation, usage):
             assert reservation.id not in self.settled
             self.settled.add(reservation.id)
             cost = None if reservation.amount is None else cost_of(usage, PRICES)
-            if not in_time:
-                self.over += cost or 0
-            self.booked = add(
-                self.booked, Entry(calls=1, prompt=usage.prompt, completion=usage.completion, cost=cost)
+            self.booked = add_entries(
+                self.booked, LedgerEntry(calls=1, prompt=usage.prompt, completion=usage.completion, cost=cost)
             )
 
     @rule(call=consumes(held))
@@ -399,9 +397,9 @@ class Interleaving(RuleBasedStateMachine):
     @invariant()
     def no_cap_is_crossed(self) -> None:
         spent, reserved = self.ledgers[0].used("project")
-        assert spent + reserved <= self.cap + self.over
+        assert spent + reserved <= self.cap
         for ledger in self.ledgers:
-            assert sum(ledger.used()) <= Decimal("0.7") + self.over
+            assert sum(ledger.used()) <= Decimal("0.7")
 
     @invariant()
     def nothing_is_refused_that_fits(self) -> None:
@@ -409,7 +407,7 @@ class Interleaving(RuleBasedStateMachine):
 
     @invariant()
     def what_was_used_is_booked_once(self) -> None:
-        entry = total(entry for _, entry in self.book.entries())
+        entry = sum_entries(entry for _, entry in self.book.entries())
         assert (entry.calls, entry.prompt, entry.completion) == (
             self.booked.calls,
             self.booked.prompt,
@@ -444,7 +442,7 @@ def test_64_threads_never_cross_a_cap_and_leave_less_than_a_call() -> None:
             except BudgetExceeded as error:
                 refused.append(error)
                 continue
-            spent, reserved = book.used("project", "p", NOON)
+            spent, reserved = book.used("project", "p")
             assert spent + reserved <= cap
             if turn % 3:
                 ledger.settle(held, Usage(completion=1_000, reasoning=1_000))
@@ -456,11 +454,11 @@ def test_64_threads_never_cross_a_cap_and_leave_less_than_a_call() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    spent, reserved = book.used("project", "p", NOON)
+    spent, reserved = book.used("project", "p")
     assert refused
     assert reserved == 0
     assert cap - worst < spent <= cap
-    assert total(entry for _, entry in book.entries()).calls * worst == spent
+    assert sum_entries(entry for _, entry in book.entries()).calls * worst == spent
 
 
 # Reports
@@ -472,9 +470,10 @@ ACCOUNTS = st.builds(
     category=st.sampled_from(["main", "goal"]),
     project=st.sampled_from(["", "p,q"]),
     day=st.sampled_from(["2026-11-15", "2026-11-16"]),
+    key=st.sampled_from(["", "abcd2345"]),
 )
 ENTRIES = st.builds(
-    Entry,
+    LedgerEntry,
     calls=st.integers(1, 5),
     prompt=TOKENS,
     completion=TOKENS,
@@ -487,12 +486,12 @@ BOOKS = st.lists(st.tuples(ACCOUNTS, ENTRIES), max_size=12)
 
 @given(BOOKS, st.lists(st.sampled_from(GROUPS), min_size=1, unique=True))
 def test_the_lines_of_a_report_sum_to_its_total_however_they_are_made(
-    entries: list[tuple[Account, Entry]], by: list[str]
+    entries: list[tuple[Account, LedgerEntry]], by: list[str]
 ) -> None:
     made = report(entries, by)
-    whole = total(entry for _, entry in entries)
-    assert made.total == (whole if entries else Entry(cost=Decimal(0)))
-    assert total(line.entry for line in made.lines) == whole
+    whole = sum_entries(entry for _, entry in entries)
+    assert made.total == (whole if entries else LedgerEntry(cost=Decimal(0)))
+    assert sum_entries(line.entry for line in made.lines) == whole
     groups = [line.group for line in made.lines]
     assert groups == sorted(set(groups))
     assert len(as_table(made).splitlines()) == len(groups) + 2
@@ -509,22 +508,22 @@ def test_the_lines_of_a_report_sum_to_its_total_however_they_are_made(
 @pytest.mark.parametrize(
     ("entry", "shown"),
     [
-        (Entry(calls=1, unpriced=1), "?"),
-        (Entry(calls=5, unpriced=4, cost=Decimal("1.23")), "1.2300 + 4 unpriced"),
-        (Entry(calls=1, cost=Decimal(0)), "0.0000"),
-        (Entry(calls=1, cost=Decimal("0.00001")), "<0.0001"),
-        (Entry(calls=1, cost=Decimal("1234.5")), "1,234.5000"),
+        (LedgerEntry(calls=1, unpriced=1), "?"),
+        (LedgerEntry(calls=5, unpriced=4, cost=Decimal("1.23")), "1.2300 + 4 unpriced"),
+        (LedgerEntry(calls=1, cost=Decimal(0)), "0.0000"),
+        (LedgerEntry(calls=1, cost=Decimal("0.00001")), "<0.0001"),
+        (LedgerEntry(calls=1, cost=Decimal("1234.5")), "1,234.5000"),
     ],
 )
-def test_a_cost_is_shown_with_what_is_not_known_of_it(entry: Entry, shown: str) -> None:
+def test_a_cost_is_shown_with_what_is_not_known_of_it(entry: LedgerEntry, shown: str) -> None:
     assert shown_cost(entry) == shown
 
 
 def test_a_table_has_columns_that_line_up() -> None:
     account = Account("s", "日本-model", "main", "", "2026-11-16")
     entries = [
-        (account, Entry(calls=12, prompt=34_567, completion=890, cost=Decimal("1.5"))),
-        (replace_model(account, "b"), Entry(calls=1, prompt=5, completion=6, unpriced=1)),
+        (account, LedgerEntry(calls=12, prompt=34_567, completion=890, cost=Decimal("1.5"))),
+        (replace_model(account, "b"), LedgerEntry(calls=1, prompt=5, completion=6, unpriced=1)),
     ]
     assert as_table(report(entries, ("model", "project"))) == (
         "model       project  calls  prompt  completion              dollars\n"
@@ -547,9 +546,9 @@ def test_a_book_gives_what_is_asked_for_in_the_order_of_accounts() -> None:
     book = MemoryBook()
     for day, session, project in (("16", "b", "p"), ("15", "a", "p"), ("17", "a", "q")):
         account = Account(session, "m", "main", project, f"2026-11-{day}")
-        held = Reservation(day, account, None, NOON)
-        book.reserve(held, (), NOON)
-        book.settle(held, replace(Entry(calls=1), unpriced=1))
+        held = Reservation(day, account, None)
+        book.reserve(held, ())
+        book.settle(held, replace(LedgerEntry(calls=1), unpriced=1))
 
     def days(**asked: Any) -> list[str]:
         return [account.day[-2:] for account, _ in book.entries(**asked)]

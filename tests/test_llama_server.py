@@ -12,8 +12,8 @@ import ullage
 from tests.llama import Llama, llama_server, needed
 from tests.smollm import CONVERSATIONS, MODEL, TEXTS
 from ullage.broker.embedded import ChatTokenizer, tokenizer_of
-from ullage.broker.embedded.reading import error_of
-from ullage.tokens import counter_with
+from ullage.broker.embedded.chunks import error_of
+from ullage.tokens import counter_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def server() -> Iterator[Llama]:
 
 
 def ours(messages: list[dict[str, Any]]) -> int:
-    counter = counter_with(MODEL, ChatTokenizer(tokenizer_of(needed())))
+    counter = counter_for(MODEL, ChatTokenizer(tokenizer_of(needed())))
     system = any(message["role"] == "system" for message in messages)
     return counter.request(system=system).tokens + sum(counter.message(each).tokens for each in messages)
 
@@ -84,7 +84,7 @@ def test_the_longest_prompt_is_one_below_the_context(server: Llama) -> None:
     assert (told["error"]["n_prompt_tokens"], told["error"]["n_ctx"]) == (512, 512)
     error = error_of(told["error"])
     assert isinstance(error, ullage.ContextOverflowError)
-    assert (error.told, error.limit) == (512, 511)
+    assert (error.reported, error.limit) == (512, 511)
 
 
 def test_a_stream_over_the_context_is_refused_the_same(server: Llama) -> None:

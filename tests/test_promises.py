@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given
@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 import ullage
 from tests.oracle import encoding
-from tests.strategies import TOOLS, Messages, conversations, policies
+from tests.strategies import TOOLS, Messages, conversations, own_words, policies
 from ullage import ContextOverflowError, FitPolicy, Window
+from ullage.call_pairs import check_conversation
 from ullage.errors import InvalidConversation
-from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN, split_content, split_digest, text_of
-from ullage.pairing import check_conversation
+from ullage.messages import RESULT_ROLES, calls_of, split_content, split_digest, text_of
+from ullage.text import DIGEST_CLOSE, DIGEST_OPEN, TASK_CLOSE, TASK_OPEN
 from ullage.tokens import counter_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FRACTIONS = st.floats(0.05, 1.2)
 SYSTEM = ("system", "developer")
@@ -25,14 +29,14 @@ SYSTEM = ("system", "developer")
 
 def limit_of(messages: Messages, fraction: float, tools: Any = None) -> int:
     """A limit between what must stay, more or less, and everything."""
-    return max(20, int(ullage.count(messages, tools=tools).ceiling * fraction))
+    return max(20, int(ullage.count(messages, tools=tools, model="gpt-4o").ceiling * fraction))
 
 
 def fit_or_overflow(messages: Messages, limit: int, **options: Any) -> ullage.Fitted:
     """The fitted messages; a conversation whose essential part is over the limit is not drawn."""
     policy = FitPolicy(**options.pop("policy", {}))
     try:
-        return ullage.fit(messages, limit=limit, policy=policy, **options)
+        return ullage.fit(messages, limit=limit, model="gpt-4o", policy=policy, **options)
     except ContextOverflowError:
         assume(False)
         raise
@@ -43,7 +47,12 @@ def test_never_over(messages: Messages, fraction: float, policy: dict[str, Any])
     limit = limit_of(messages, fraction)
     fitted = fit_or_overflow(messages, limit, policy=policy)
     assert fitted.count.ceiling <= limit
-    assert ullage.count(fitted.messages).tokens == fitted.count.tokens == fitted.tokens_after <= limit
+    assert (
+        ullage.count(fitted.messages, model="gpt-4o").tokens
+        == fitted.count.tokens
+        == fitted.tokens_after
+        <= limit
+    )
     assert _by_tiktoken(fitted.messages) <= limit
     assert sum(fitted.count.breakdown.values()) == fitted.count.tokens
 
@@ -72,7 +81,8 @@ def test_never_broken_prompt_and_question(
             own = text_of(split_content(message["content"])[0])
             assert any(own in text_of(kept["content"]) for kept in fitted.messages if kept["role"] in SYSTEM)
     question = next(message for message in reversed(messages) if message["role"] == "user")
-    assert question in fitted.messages
+    asked = next(message for message in reversed(fitted.messages) if message["role"] == "user")
+    assert question == (own_words(asked) if fitted.recalled else asked)
     assert fitted.messages[-1]["role"] == messages[-1]["role"]
 
 
@@ -85,7 +95,7 @@ def test_never_lost_pins(
     fitted = fit_or_overflow(
         messages, limit_of(messages, fraction), policy={**policy, "pins": frozenset({pin})}
     )
-    assert messages[pin] in fitted.messages
+    assert messages[pin] in [*fitted.messages, *map(own_words, fitted.messages)]
     check_conversation(fitted.messages)
     assert _faults(fitted.messages) <= _faults(messages)
 
@@ -95,7 +105,12 @@ def test_never_needlessly_what_fits_comes_back_as_the_same_object(
     messages: Messages, policy: dict[str, Any]
 ) -> None:
     policy.pop("max_turns", None)
-    fitted = ullage.fit(messages, limit=ullage.count(messages).ceiling, policy=FitPolicy(**policy))
+    fitted = ullage.fit(
+        messages,
+        limit=ullage.count(messages, model="gpt-4o").ceiling,
+        policy=FitPolicy(**policy),
+        model="gpt-4o",
+    )
     assert fitted.messages is messages
     assert not fitted.changed
     assert fitted.changes == ()
@@ -110,7 +125,7 @@ def test_never_twice_fitting_is_idempotent(
     fitted = fit_or_overflow(messages, limit, policy=policy)
     # A pinned or essential part longer than max_turns stays, so only a result within it is final.
     assume(policy.get("max_turns") is None or _turns(fitted.messages) <= policy["max_turns"])
-    again = ullage.fit(fitted.messages, limit=limit, policy=FitPolicy(**policy))
+    again = ullage.fit(fitted.messages, limit=limit, policy=FitPolicy(**policy), model="gpt-4o")
     assert again.messages is fitted.messages
 
 
@@ -125,7 +140,7 @@ def test_never_changed_input(messages: Messages, fraction: float, policy: dict[s
 def test_never_by_chance(messages: Messages, fraction: float, policy: dict[str, Any]) -> None:
     limit = limit_of(messages, fraction)
     first = fit_or_overflow(messages, limit, policy=policy)
-    second = ullage.fit(copy.deepcopy(messages), limit=limit, policy=FitPolicy(**policy))
+    second = ullage.fit(copy.deepcopy(messages), limit=limit, policy=FitPolicy(**policy), model="gpt-4o")
     assert first.messages == second.messages
     assert first.changes == second.changes
 
@@ -133,13 +148,15 @@ def test_never_by_chance(messages: Messages, fraction: float, policy: dict[str, 
 @given(conversations(), FRACTIONS, policies())
 def test_never_silent(messages: Messages, fraction: float, policy: dict[str, Any]) -> None:
     fitted = fit_or_overflow(messages, limit_of(messages, fraction), policy=policy)
-    gone = {change.index for change in fitted.changes if change.kind == "evict"}
-    short = {change.index for change in fitted.changes if change.kind != "evict"}
+    gone = {change.index for change in fitted.changes if change.evicted}
+    short = {change.index for change in fitted.changes if not change.evicted}
     assert len(gone) == fitted.dropped
     assert len(short) == fitted.truncated
     kept = [message for index, message in enumerate(messages) if index not in gone]
     sent = [message for message in fitted.messages if message["role"] not in SYSTEM]
     assert len(sent) == sum(message["role"] not in SYSTEM for message in kept)
+    assert set(fitted.recalled) <= gone
+    assert bool(fitted.recalled) == (fitted.count.breakdown["recalled"] > 0)
     for change in fitted.changes:
         assert change.tokens_after < change.tokens_before
         assert len(change.handle) >= 8
@@ -151,11 +168,11 @@ def test_raises_exactly_when_what_must_be_sent_is_over(
 ) -> None:
     limit = limit_of(messages, fraction)
     options = FitPolicy(**policy)
-    if ullage.count(_essential(messages)).ceiling <= limit:
-        ullage.fit(messages, limit=limit, policy=options)
+    if ullage.count(_essential(messages), model="gpt-4o").ceiling <= limit:
+        ullage.fit(messages, limit=limit, policy=options, model="gpt-4o")
         return
     with pytest.raises(ContextOverflowError, match="Cannot fit request") as caught:
-        ullage.fit(messages, limit=limit, policy=options)
+        ullage.fit(messages, limit=limit, policy=options, model="gpt-4o")
     assert caught.value.limit == limit < caught.value.tokens
     assert str(limit) in str(caught.value)
     assert str(caught.value.tokens) in str(caught.value)
@@ -168,11 +185,13 @@ def test_never_two_minds_a_window_and_a_stateless_fit_send_the_same(
     tools = TOOLS if with_tools else None
     limit = limit_of(messages, fraction, tools)
     options = FitPolicy(**policy)
-    window = Window(limit=limit, tools=tools, policy=options)
+    window = Window(limit=limit, tools=tools, policy=options, model="gpt-4o")
     for end, message in enumerate(messages, 1):
         window.append(message)
         assert _outcome(window.fitted) == _outcome(
-            lambda end=end: ullage.fit(messages[:end], tools=tools, limit=limit, policy=options)
+            lambda end=end: ullage.fit(
+                messages[:end], tools=tools, limit=limit, policy=options, model="gpt-4o"
+            )
         )
 
 
@@ -180,31 +199,32 @@ def test_never_two_minds_a_window_and_a_stateless_fit_send_the_same(
 def test_never_needlessly_dear_between_trims_each_request_is_a_prefix_of_the_next(
     messages: Messages, fraction: float, policy: dict[str, Any]
 ) -> None:
-    limit = limit_of(messages, fraction)
-    window = Window(limit=limit, policy=FitPolicy(**policy))
-    sent: list[tuple[list[Any], bool]] = []
-    for message in messages:
-        if message["role"] == "assistant":
-            outcome = _outcome(window.fitted)
-            if outcome is None:  # an overflow at this point: what the next request shares with it is open
-                sent.clear()
-            else:
-                over = ullage.count([*sent[-1][0]]).ceiling > limit if sent else False
-                sent.append((outcome, over))
-        trims = len(window._log)
-        window.append(message)
-        if len(window._log) != trims:
-            sent.clear()
-        elif len(sent) > 1:
-            before, after = sent[-2][0], sent[-1][0]
-            assert after[: len(before)] == before
+    for before, after in _neighbours(messages, limit_of(messages, fraction), {**policy, "recall_share": 0}):
+        assert after[: len(before)] == before
+
+
+@given(conversations(min_exchanges=3), st.floats(0.2, 0.9), policies())
+def test_never_needlessly_dear_only_what_was_recalled_changes_between_trims(
+    messages: Messages, fraction: float, policy: dict[str, Any]
+) -> None:
+    messages = [own_words(message) for message in messages]
+    assume(all(own_words(message) == message for message in messages))
+    for before, after in _neighbours(messages, limit_of(messages, fraction), policy):
+        assert [own_words(message) for message in after[: len(before)]] == [
+            own_words(message) for message in before
+        ]
+        if all(message["role"] != "user" for message in after[len(before) :]):
+            # A tool loop keeps the passages of its question, until it needs the room and gives up all.
+            assert after[: len(before)] == before or not any(own_words(each) != each for each in after)
 
 
 @given(conversations(min_exchanges=2), st.floats(0.3, 0.8))
 def test_never_growing_results_fed_back_a_hundred_times_keep_the_digest_within_its_share(
     messages: Messages, fraction: float
 ) -> None:
-    limit = max(limit_of(messages, fraction), ullage.count(_essential(messages)).ceiling + 200)
+    limit = max(
+        limit_of(messages, fraction), ullage.count(_essential(messages), model="gpt-4o").ceiling + 200
+    )
     share = FitPolicy().digest_share
     current = [
         message for message in messages if message["role"] != "assistant" or not message.get("tool_calls")
@@ -213,7 +233,7 @@ def test_never_growing_results_fed_back_a_hundred_times_keep_the_digest_within_i
     for turn in range(100):
         current = [*current, {"role": "user", "content": f"and order #W{turn}?"}]
         try:
-            fitted = ullage.fit(current, limit=limit)
+            fitted = ullage.fit(current, limit=limit, model="gpt-4o")
         except ContextOverflowError:
             assume(False)
         block = split_digest(text_of(fitted.messages[0]["content"]))[1] if fitted.changed else ""
@@ -231,14 +251,20 @@ def test_never_out_of_the_fence_what_a_tool_says_stays_quoted(
     fitted = fit_or_overflow(messages, limit_of(messages, fraction), policy=policy)
     for message in fitted.messages:
         if message["role"] in SYSTEM:
-            lines = text_of(message["content"]).splitlines()
-            assert lines[0] == DIGEST_OPEN
-            assert lines[-1] == DIGEST_CLOSE
-            assert all(line.startswith("> ") for line in lines[1:-1])
+            text = text_of(message["content"])
+            if text.startswith(f"{TASK_OPEN}\n"):  # the first user message, and nothing that a tool said
+                task, _, text = text.partition(f"\n{TASK_CLOSE}")
+                assert TASK_OPEN not in task[1:]
+                text = text.removeprefix("\n\n")
+            if text:
+                lines = text.splitlines()
+                assert lines[0] == DIGEST_OPEN
+                assert lines[-1] == DIGEST_CLOSE
+                assert all(line.startswith("> ") for line in lines[1:-1])
 
 
 def test_fitted_with_calls_unanswered_raises() -> None:
-    window = Window(limit=1000)
+    window = Window(limit=1000, model="gpt-4o")
     window.append({"role": "user", "content": "go"})
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     window.append({"role": "assistant", "content": None, "tool_calls": [call]})
@@ -259,15 +285,30 @@ def _outcome(fitted: Any) -> Any:
         return str(error)
 
 
+def _neighbours(messages: Messages, limit: int, policy: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Each request of a conversation beside the next, if no trim and no overflow lies between them."""
+    window = Window(limit=limit, policy=FitPolicy(**policy), model="gpt-4o")
+    before = None
+    for message in messages:
+        after = _outcome(window.fitted) if message["role"] == "assistant" else None
+        trims = window.trims
+        window.append(message)
+        if message["role"] == "assistant":
+            if before is not None and after is not None and window.trims == trims:
+                yield before, after
+            before = after
+
+
 def _by_tiktoken(messages: Any) -> int:
     """An independent count: 4 a message, 3 a call and 3 a request, beside the texts."""
     encode = encoding("o200k_base").encode_ordinary
     total = 3
     for message in messages:
         total += 4 + sum(len(encode(part)) for part in _texts(message["content"]))
-        for call in message.get("tool_calls") or ():
-            function = call["function"]
-            total += 3 + len(encode(function["name"])) + len(encode(function["arguments"]))
+        older = [{"function": message["function_call"]}] if "function_call" in message else []
+        for call in [*(message.get("tool_calls") or ()), *older]:
+            name, said = (call.get("function") or call["custom"]).values()
+            total += 3 + len(encode(name)) + len(encode(said))
     return total
 
 
@@ -303,7 +344,7 @@ def _essential(messages: Messages) -> Messages:
     """What must be sent: system prompts, the last user message, and the last step with its outputs cut."""
     turns = [index for index, message in enumerate(messages) if message["role"] not in SYSTEM]
     last_user = max(index for index in turns if messages[index]["role"] == "user")
-    start = max(index for index in turns if messages[index]["role"] != "tool")
+    start = max(index for index in turns if messages[index]["role"] not in RESULT_ROLES)
     kept: Messages = []
     for index, message in enumerate(messages):
         if message["role"] in SYSTEM:
@@ -312,7 +353,7 @@ def _essential(messages: Messages) -> Messages:
         elif index in (last_user, start):
             kept.append(message)
         elif index > start:
-            kept.append(_cut_short(message, parallel=len(messages[start]["tool_calls"]) > 1))
+            kept.append(_cut_short(message, parallel=len(calls_of(messages[start])) > 1))
     return kept
 
 

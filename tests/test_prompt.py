@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.history import FileHistory
 from rich.console import Console
 
+from tests.world import PATIENCE, environment
 from ullage.shell import history
 from ullage.shell.history import keep, newest, secure
 from ullage.shell.prompt import Prompt, Suggestion, is_joined, is_open
@@ -68,7 +69,7 @@ async def arrive():
     global typed
     await asyncio.sleep(0.5)
     typed = 700
-    prompt.told(LookupError("it is not there") if "missing" in sys.argv else None)
+    prompt.refresh(LookupError("it is not there") if "missing" in sys.argv else None)
 
 def behind():
     tasks.append(asyncio.get_running_loop().create_task(arrive()))
@@ -104,7 +105,7 @@ class Session:
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.screen.display]
 
-    def wait(self, text: str, *, seconds: float = 10, gone: bool = False) -> None:
+    def wait(self, text: str, *, seconds: float = PATIENCE, gone: bool = False) -> None:
         """Until the screen shows the text, or no longer does."""
         end = time.monotonic() + seconds
         while (text in "\n".join(self.lines())) is gone:
@@ -134,13 +135,13 @@ def prompting(
     most: int = 10_000,
     **more: str,
 ) -> Iterator[Session]:
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     child = pexpect.spawn(
         sys.executable,
         ["-c", PROGRAM, str(folder / "state" / "history"), str(most), *arguments],
         encoding="utf-8",
         dimensions=(rows, columns),
-        env={**environment, "TERM": "xterm-256color", **more},
+        env=environment(**more),
+        timeout=PATIENCE,
     )
     session = Session(child, columns, rows, answers=answers)
     try:
@@ -164,7 +165,7 @@ def test_a_line_is_read_and_the_status_is_below_it_until_then(tmp_path: Path) ->
 
 def test_a_terminal_that_tells_no_position_gets_the_status_at_the_right(tmp_path: Path) -> None:
     with prompting(tmp_path, answers=False) as session:
-        session.wait("model-x", seconds=8)
+        session.wait("model-x")
         assert session.lines()[1].startswith(">  ")
         assert "WARNING" not in session.raw
         session.type("hello\r", "got 'hello'")
@@ -347,7 +348,7 @@ for number in range(150):
 def test_nothing_is_lost_where_several_shells_write_and_cut_at_once(tmp_path: Path) -> None:
     file = tmp_path / "history"
     keepers = [subprocess.Popen([sys.executable, "-c", KEEPER, str(file), name]) for name in "abc"]
-    assert [keeper.wait(60) for keeper in keepers] == [0, 0, 0]
+    assert [keeper.wait(PATIENCE) for keeper in keepers] == [0, 0, 0]
     last = newest(file, 1_000)
     assert 40 <= len(last) <= 51
     for name in "abc":
@@ -444,7 +445,7 @@ def test_a_history_that_others_could_read_is_tightened(tmp_path: Path) -> None:
 def test_a_history_that_cannot_be_kept_is_said_and_the_prompt_works(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     with prompting(tmp_path) as session:
-        assert any("is not kept" in line for line in session.lines())
+        assert any("is not saved" in line for line in session.lines())
         session.type("hello\r", "got 'hello'")
 
 
@@ -454,7 +455,7 @@ def test_what_can_no_longer_be_kept_is_said_once_and_the_prompt_works(tmp_path: 
         shutil.rmtree(tmp_path / "state")
         session.type("lost\r", "got 'lost'")
         session.type("again\r", "got 'again'")
-        assert "\n".join(session.lines()).count("is not kept") == 1
+        assert "\n".join(session.lines()).count("is not saved") == 1
 
 
 def test_a_resized_terminal_is_drawn_anew(tmp_path: Path) -> None:

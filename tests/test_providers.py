@@ -25,16 +25,17 @@ from tests.test_dialects import (
     until_error,
 )
 from tests.test_dialects import recorded as recording
+from ullage.broker.ask import Ask
 from ullage.broker.endpoint import Endpoint, Key, Timeouts
 from ullage.broker.events import Event, Finished, Reasoning, Text, ToolCall, Used
-from ullage.broker.provider import Ask
 from ullage.broker.remote import RemoteProvider
 from ullage.broker.retry import Retries
 from ullage.context import Context
 from ullage.cost import Ledger
 from ullage.errors import ContextOverflowError, ProviderError, StreamBroken, UllageError
+from ullage.target import Target
 from ullage.turn import Client, Settled, TurnEvent
-from ullage.wire.usage import MOST_TOKENS
+from ullage.wire.api import MOST_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +44,9 @@ pytestmark = pytest.mark.enable_socket
 
 SECRET = "verysecret0123456789"  # noqa: S105 - no key of anything
 KEY = Key(SECRET, "THE_VARIABLE")
-QUICK = Timeouts(connect=2.0, first=2.0, between=2.0)
-HASTY = Timeouts(connect=2.0, first=0.1, between=2.0)
-STALLED = Timeouts(connect=2.0, first=2.0, between=0.1)
+QUICK = Timeouts(connect=30.0, first=30.0, between=30.0)
+HASTY = Timeouts(connect=30.0, first=0.1, between=30.0, begin=60.0)
+STALLED = Timeouts(connect=30.0, first=30.0, between=0.1)
 AT_ONCE = Retries(attempts=3, base=0.0, most=1.0)
 WEATHER = {
     "type": "function",
@@ -430,7 +431,7 @@ def test_an_overflow_is_one_error_with_the_figures(row: Row) -> None:
         assert len(player.requests) == 1
     assert got == []
     assert isinstance(error, ContextOverflowError)
-    assert (error.tokens, error.limit, error.told) == row.figures
+    assert (error.tokens, error.limit, error.reported) == row.figures
 
 
 def test_an_error_in_the_stream_comes_after_what_had_come(row: Row) -> None:
@@ -567,7 +568,8 @@ def test_the_request_is_what_the_api_wants(row: Row) -> None:
 
 
 def conversation(row: Row) -> Context:
-    context = Context(model=row.model, token_budget=600, system_prompt="Be brief.")
+    target = Target(model=row.model, api=row.api, endpoint="http://127.0.0.1" if row.local else "")
+    context = Context(model=target, token_budget=600, system_prompt="Be brief.")
     for number in range(20):
         context.append_user(f"Question {number}. " + "word " * 20)
         context.append({"role": "assistant", "content": "Answer. " + "more " * 20})
@@ -631,7 +633,7 @@ def test_a_turn_keeps_the_answer_and_is_settled(row: Row) -> None:
     expected = STREAMS[row.stream][1]
     assert events == whole(row)
     assert isinstance(last, Settled)
-    assert last.told
+    assert not last.estimated
     assert last.usage == expected.usage
     assert left.kept == expected.text
     calls = [event.id for event in events if isinstance(event, ToolCall)]
@@ -664,8 +666,6 @@ def test_a_turn_that_is_refused_leaves_all_as_it_was(row: Row) -> None:
     scripts = (
         sent_json(row.error("no", "authentication_error", 401), 401),
         sent_json(row.error("down", "server_error", 500), 500),
-        row.script(silent=True),
-        row.script(stall_at=0),
     )
     for script in scripts:
         with playing(script) as player:
@@ -675,6 +675,20 @@ def test_a_turn_that_is_refused_leaves_all_as_it_was(row: Row) -> None:
         assert left.events == []
         assert left.kept is None
         settled(left, row, paid=False)
+
+
+def test_a_turn_that_is_given_up_without_an_answer_is_booked_as_a_cancelled_one(row: Row) -> None:
+    for script in (row.script(silent=True), row.script(stall_at=0)):
+        with playing(script) as player:
+            left = turn(row, player, timeouts=HASTY, retries=Retries(attempts=2, base=0.0))
+            assert len(player.requests) == 2
+        assert isinstance(left.error, ProviderError)
+        assert left.error.sent
+        assert left.kept is None
+        settled(left, row, paid=True)
+        (slot,) = left.context.meter.slots.values()
+        assert (slot.calls, slot.completion, slot.estimated_calls) == (1, 0, 1)
+        assert slot.prompt == slot.estimate
 
 
 def test_a_turn_that_is_tried_again_is_paid_for_once(row: Row) -> None:

@@ -8,15 +8,15 @@ import sys
 import pytest
 
 import ullage
+from ullage.call_pairs import check_conversation
 from ullage.errors import InvalidConversation
-from ullage.pairing import check_conversation
 
 PUBLIC = """
 Budget BudgetExceeded BudgetReport Calibration Change Client Compress ConfigurationError Conflict Context
-ContextOverflowError Count FitPolicy Fitted InvalidConversation InvalidRequest Ledger LocalModelError Meter
-ModelInfo ProviderError StoreError StreamBroken
+ContextOverflowError Count Draft Edit FitPolicy Fitted FittedRequest InvalidConversation InvalidRequest Ledger
+LocalModelError Meter ModelInfo Pass ProviderError RequestWindow StoreError StreamBroken Target
 Tokenizer UllageError Usage Window __version__ check_budget count count_request
-enforce_context_limit fit get_tokenizer model_info register_model register_tokenizer
+enforce_context_limit fit fit_request get_tokenizer model_info register_model register_tokenizer
 """
 
 

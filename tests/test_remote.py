@@ -15,13 +15,13 @@ import orjson
 import pytest
 
 from tests.player import Player, Request, Script, playing, sent_json
+from ullage.broker.ask import Ask
 from ullage.broker.dialect import Dialect, Frame
 from ullage.broker.endpoint import Endpoint, Key, Timeouts
 from ullage.broker.events import Event, Finished, Text
 from ullage.broker.frames import SseFramer
 from ullage.broker.http import Transport, address
-from ullage.broker.provider import Ask
-from ullage.broker.refusals import refusal
+from ullage.broker.refusals import clean, refusal
 from ullage.broker.remote import RemoteProvider
 from ullage.broker.retry import Retries, delay, may_retry, told_wait
 from ullage.errors import (
@@ -40,8 +40,8 @@ pytestmark = pytest.mark.enable_socket
 
 SECRET = "verysecret0123456789"  # noqa: S105 - no key of anything
 KEY = Key(SECRET, "THE_VARIABLE")
-QUICK = Timeouts(connect=2.0, first=2.0, between=2.0)
-HASTY = Timeouts(connect=0.2, first=0.2, between=0.2)
+QUICK = Timeouts(connect=30.0, first=30.0, between=30.0)
+HASTY = Timeouts(connect=30.0, first=0.2, between=0.2, begin=60.0)
 AT_ONCE = Retries(attempts=3, base=0.0, most=1.0)
 
 
@@ -50,6 +50,10 @@ class PlainReader:
 
     def __init__(self) -> None:
         self.ended = False
+
+    @property
+    def whole(self) -> bool:
+        return self.ended
 
     def read(self, frame: Frame) -> Iterator[Event]:
         if frame.event == "error":
@@ -153,7 +157,7 @@ def test_each_event_is_handed_on_when_it_comes() -> None:
             return time.monotonic() - started
 
     with playing(Script(body=GOOD.body, stall_at=len(said("a")))) as player:
-        assert asyncio.run(main(player.url)) < 1.5
+        assert asyncio.run(main(player.url)) < 20
 
 
 def test_the_end_comes_last_even_if_the_server_stays() -> None:
@@ -210,7 +214,7 @@ def test_a_cut_stream_keeps_what_came_and_says_so() -> None:
 
 def test_a_stalled_stream_keeps_what_came_and_says_so() -> None:
     with playing(Script(body=GOOD.body, stall_at=len(said("a")))) as player:
-        got, error = failure(player, timeouts=Timeouts(connect=1.0, first=2.0, between=0.2))
+        got, error = failure(player, timeouts=Timeouts(connect=30.0, first=30.0, between=0.2))
     assert got == [Text("a")]
     assert type(error) is StreamBroken
     assert "nothing came for 0.2 s" in str(error)
@@ -239,6 +243,7 @@ def test_an_error_inside_the_stream_breaks_it_or_refuses_it() -> None:
 def test_a_server_that_does_not_begin_is_given_up_and_asked_again(script: Script) -> None:
     with playing(script) as player:
         got, error = failure(player, timeouts=HASTY, retries=Retries(attempts=2, base=0.0, most=0.0))
+        assert player.wait_asked(2)
         assert len(player.requests) == 2
     assert not got
     assert isinstance(error, ProviderError)
@@ -263,7 +268,7 @@ def test_nobody_at_the_address_is_told_in_so_many_words() -> None:
 
 def test_tls_with_a_server_that_has_none_is_told() -> None:
     with playing(GOOD) as player:
-        _, error = failure(_Elsewhere(player.url.replace("http:", "https:")), timeouts=HASTY)
+        _, error = failure(_Elsewhere(player.url.replace("http:", "https:")), timeouts=Timeouts(connect=0.2))
     assert "https://127.0.0.1" in str(error)
 
 
@@ -285,9 +290,9 @@ def test_no_redirect_is_followed() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (Script(body=b"<html><h1>Welcome</h1></html>", kind="text/html"), "something that is no stream"),
+        (Script(body=b"<html><h1>Welcome</h1></html>", kind="text/html"), "not with a stream"),
         (Script(body=b"", kind=""), "(nothing)"),
-        (sent_json({"choices": []}), "something that is no stream"),
+        (sent_json({"choices": []}), "not with a stream"),
         (sent_json({"error": {"message": "no such engine"}}), "no such engine"),
     ],
 )
@@ -317,8 +322,13 @@ def test_leaving_a_stream_frees_its_connection() -> None:
 def test_a_request_that_was_left_before_it_was_answered_does_not_stay_for_ever() -> None:
     async def main(player: Player) -> None:
         async with Transport() as transport:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(heard(provider(player.url, transport, timeouts=HASTY)), 0.1)
+            patient = Timeouts(connect=5.0, first=2.0, between=2.0)
+            task = asyncio.create_task(heard(provider(player.url, transport, timeouts=patient)))
+            while not player.requests:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
             assert await asyncio.to_thread(player.wait_left)
 
     with playing(Script(silent=True)) as player:
@@ -485,7 +495,7 @@ def test_each_providers_overflow_is_ours(
     for form in (body, orjson.dumps(body), orjson.dumps(body).decode()):
         error = refusal(status or None, form)
         assert isinstance(error, ContextOverflowError)
-        assert (error.tokens, error.limit, error.told) == figures
+        assert (error.tokens, error.limit, error.reported) == figures
         assert " 0 " not in str(error)
 
 
@@ -562,7 +572,7 @@ def test_json_gives_the_status_and_the_value() -> None:
     assert post.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("script", [Script(silent=True), Script(body=b"x" * 100, piece=1, pause=0.05)])
+@pytest.mark.parametrize("script", [Script(silent=True), Script(body=b"x" * 1_000, piece=1, pause=0.05)])
 def test_json_ends_in_time(script: Script) -> None:
     async def main(url: str) -> None:
         async with Transport() as transport:
@@ -572,7 +582,7 @@ def test_json_ends_in_time(script: Script) -> None:
         started = time.monotonic()
         with pytest.raises(ProviderError, match=r"within 0\.2 s"):
             asyncio.run(main(player.url))
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 20
 
 
 def test_a_reply_is_read_up_to_the_limit() -> None:
@@ -606,7 +616,7 @@ def test_a_transport_works_only_where_it_is_open() -> None:
         await ask(transport)
 
     for use in (ask(Transport()), closed()):
-        with pytest.raises(ConfigurationError, match="open one here"):
+        with pytest.raises(ConfigurationError, match="open another one here"):
             asyncio.run(use)
 
 
@@ -619,7 +629,7 @@ def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
 def test_an_address_is_shown_without_secrets() -> None:
     assert address(f"https://me:{SECRET}@host.example:8443/v1?key={SECRET}#x") == "https://host.example:8443"
     assert address("http://[::1]:80/x") == "http://[::1]:80"
-    assert provider(f"https://me:{SECRET}@host/v1?key={SECRET}").endpoint == "https://host/v1"
+    assert provider(f"https://me:{SECRET}@host/v1?key={SECRET}").target.endpoint == "https://host/v1"
 
 
 def test_an_unknown_api_is_a_configuration_error() -> None:
@@ -661,6 +671,28 @@ def test_nothing_that_a_run_leaves_behind_has_the_key(trouble: str, caplog: pyte
             while seen is not None:
                 left += [str(seen), repr(seen), repr(vars(seen)), "".join(traceback.format_exception(seen))]
                 seen = seen.__cause__ or seen.__context__
-    left += [repr(one), repr(KEY), one.endpoint, caplog.text]
+    left += [repr(one), repr(KEY), repr(one.target), caplog.text]
     gc.collect()
     assert SECRET not in "\n".join(left)
+
+
+def test_an_endpoint_shows_neither_headers_nor_credentials() -> None:
+    endpoint = Endpoint(
+        url="https://user:hunter2@example.org/v1?token=hunter3",
+        model="m",
+        key=Key("hunter4"),
+        headers={"Authorization": "Bearer hunter5"},
+    )
+    assert "hunter" not in repr(endpoint)
+    assert "example.org/v1" in repr(endpoint)
+
+
+@pytest.mark.parametrize("before", range(3_960, 4_001, 5))
+def test_a_key_is_taken_out_before_a_text_is_cut(before: int) -> None:
+    secret = "-".join(("harbour", "Zq81xKp04LmWv77Q"))
+    for most in (80, 500):
+        for key in (Key(secret), None):
+            text = " " * (8 * most - (4_000 - before)) + (secret if key else f"sk-{secret}") + " is wrong"
+            shown = clean(text, key, most)
+            assert "harbour-" not in shown
+            assert "sk-" not in shown

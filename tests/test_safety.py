@@ -1,4 +1,4 @@
-"""No destructive command line is taken for one that only looks, however it is written."""
+"""No destructive command line is taken for one that only reads, however it is written."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ullage.shell.safety import KINDS, Verdict, classify, parses, worst
-from ullage.shell.safety.rules import table
+from ullage.safety import KINDS, Verdict, classify, parses, worst
+from ullage.safety.rules import table
 
 TABLE = Path(__file__).with_name("command_lines.tsv")
 
@@ -42,7 +42,7 @@ def test_a_command_line_has_the_class_of_the_table(kind: str, line: str) -> None
 def test_the_table_has_enough_lines_of_each_class() -> None:
     counts = Counter(kind for kind, _ in ROWS)
     assert set(counts) == set(KINDS)
-    assert sum(counts.values()) >= 250
+    assert sum(counts.values()) >= 1_500
     assert min(counts.values()) >= 50
     assert len(set(ROWS)) == len({line for _, line in ROWS}) == len(ROWS)
 
@@ -252,7 +252,7 @@ def test_the_worst_part_decides_and_is_shown() -> None:
 
 
 def test_the_order_of_the_classes_puts_unknown_above_writes() -> None:
-    assert KINDS == ("read-only", "writes", "unknown", "destructive")
+    assert KINDS == ("read-only", "writes", "sends", "unknown", "destructive")
     assert worst(Verdict(kind, "", "") for kind in KINDS).kind == "destructive"
     assert worst([]).kind == "read-only"
     assert classify("").kind == "read-only"
@@ -297,8 +297,48 @@ def test_no_rule_of_a_destructive_command_has_a_lighter_second_name() -> None:
 
 
 def test_the_parser_is_loaded_by_the_first_line_only() -> None:
-    program = (
-        "import sys, ullage.shell.safety as s; a = 'tree_sitter' in sys.modules; s.classify('ls'); print(a)"
-    )
+    program = "import sys, ullage.safety as s; a = 'tree_sitter' in sys.modules; s.classify('ls'); print(a)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+OVERWRITING = {
+    "destructive": """
+        cp a b ¦ cp a sub ¦ cp a sub/ ¦ mv a b ¦ mv a sub ¦ mv a -t sub
+        cp --target-directory=sub a ¦ cp -r sub .
+        echo x | tee b ¦ sort -o b a ¦ sort a -o b ¦ sort -uob a ¦ sort --output=b a
+        uniq a b ¦ xxd a b ¦ install a b
+        tar cf x.tar a ¦ tar -cf x.tar a ¦ tar --create --file=x.tar a ¦ rsync -t a b
+        date > b ¦ date >| b ¦ date &> b
+        sed -i s/m/n/ a ¦ git checkout a ¦ find . -fprint b ¦ curl -o b https://example.org ¦ pandoc x -o b
+        cd sub && cp ../b a ¦ cd sub; date > a ¦ sudo cp a b ¦ bash -c 'cp a b' ¦ find . -exec cp {} b \\;
+    """,
+    "writes": """
+        cp a new ¦ cp b sub ¦ cp -n a b ¦ mv b sub ¦ mv -t sub b ¦ echo x | tee -a b ¦ tee new ¦ sort -o new a
+        tar czf new.tgz a ¦ tar rf x.tar b ¦ tar xf x.tar
+        cp a empty ¦ date > empty ¦ date >> b ¦ cd sub && cp a new
+        cp -r sub other ¦ sed -i.old s/m/n/ a ¦ sed -i s/m/n/ new ¦ git checkout topic ¦ touch a
+    """,
+    "sends": "rsync a host:b ¦ curl -o new https://example.org",
+    "unknown": "cd $X && date > new ¦ cp *.txt sub ¦ cp a $X ¦ ls | xargs cp -t sub ¦ cd - && cp a new",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (line.strip(), kind)
+        for kind, lines in OVERWRITING.items()
+        for line in lines.replace("\n", "¦").split("¦")
+        if line.strip()
+    ],
+)
+def test_what_overwrites_a_file_with_something_in_it_is_destructive(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    for name in ("a", "b", "sub/a", "x.tar"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "empty").touch()
+    assert classify(line, cwd=tmp_path).kind == kind
+    assert classify(line).kind != "destructive"

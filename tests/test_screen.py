@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
 import time
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pexpect
@@ -20,8 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tests.world import PATIENCE, environment
 from ullage.shell.markdown import INTERVAL, MOST_ROWS, Streamed
-from ullage.shell.screen import NoTerminal, Screen, neutral
+from ullage.shell.markup import Code
+from ullage.shell.output import neutral
+from ullage.shell.screen import NoTerminal, Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -369,6 +370,21 @@ def test_the_work_for_a_piece_does_not_grow_with_the_answer(text: str) -> None:
     pieces = [text[at : at + 16] for at in range(0, len(text), 16)]
     quarter = _seconds(pieces[: len(pieces) // 4])
     assert _seconds(pieces) < max(1.0, 10 * quarter)
+
+
+@pytest.mark.parametrize("language", ["systemd", "easytrieve", "autoit", "python", "sh", ""])
+@pytest.mark.parametrize("blank", ["\t", " "])
+def test_blanks_in_code_take_no_more_work_than_letters(language: str, blank: str) -> None:
+    def spent(line: str) -> float:
+        code = Code(language, coloured=True)
+        since = time.thread_time()
+        for _ in range(8):
+            code.line(line)
+        return time.thread_time() - since
+
+    spent("x = 1")  # the lexer is loaded
+    assert spent(blank * 499 + "x") < 20 * max(spent("x" * 499), 0.005)
+    assert spent(blank * 999) < 20 * max(spent("x" * 999), 0.005)
 
 
 def test_a_code_block_of_five_thousand_lines_stays_whole() -> None:
@@ -745,18 +761,15 @@ for refuse in ("s", None):
     ],
 )
 def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -> None:
-    child = pexpect.spawn(sys.executable, ["-c", ASKING], encoding="utf-8", timeout=10, echo=False)
+    child = pexpect.spawn(sys.executable, ["-c", ASKING], encoding="utf-8", timeout=PATIENCE, echo=False)
     child.expect("ready ")
     child.send("\nrrr")  # typed ahead, before anything was asked
     for key, result in zip(keys, told, strict=True):
         child.expect("skip")
-        time.sleep(0.1)
-        for each in re.findall(r"\x1b\[A|.|[\r\n]", key):
-            if each == "|":
-                time.sleep(0.5)  # a pause, after which a key is meant for the question
-                continue
-            child.send(each)
-            time.sleep(0.02)
+        for number, together in enumerate(key.split("|")):
+            if number:
+                time.sleep(1)  # a pause, after which a key is meant for the question
+            child.send(together)
         child.expect(result)
     child.expect(pexpect.EOF)
     child.close()
@@ -778,15 +791,13 @@ print("below")
 
 def test_a_real_terminal_shows_the_answer_between_what_is_around_it() -> None:
     said = "Some *words*\n\n- one\n- two\n\n```sh\nls\n```\n"
-    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(Path.cwd())}
-    environment.pop("NO_COLOR", None)
     child = pexpect.spawn(
         sys.executable,
         ["-c", STREAMING, said],
         encoding="utf-8",
-        timeout=10,
+        timeout=PATIENCE,
         dimensions=(10, 40),
-        env=environment,
+        env=environment(),
     )
     child.expect("above")
     child.send("typed meanwhile")

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import world
+from tests.llama import needs_local
 from tests.player import Player, Request, Script, answered, playing, sent_json
 from tests.terminal import CTRL_C, CTRL_D, PROGRAM, Terminal, opened
 from ullage import store
-from ullage.broker.embedded.weights import find
 from ullage.context import Context
 from ullage.shell.commands import COMMANDS
 
@@ -38,7 +39,7 @@ SCRIPTS = {
     "suggest two": Script(body=answered("Look:\n\nCMD: echo one\nCMD: echo two\n")),
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
-    "trickle": Script(body=answered("Seven boats are at the quay. " * 200), piece=60, pause=0.004),
+    "trickle": Script(body=answered("Seven boats are at the quay. " * 3_000), piece=60, pause=0.004),
     "be slow": Script(body=answered("Slowly, one two three."), piece=40, pause=0.02),
     "mislead me": Script(body=answered("See \x1b]0;evil\x07 this.\n\nCMD: echo \x1b]0;evil\x07 x\n")),
     "refuse me": sent_json({"error": {"message": "Incorrect API key provided"}}, 401),
@@ -63,11 +64,10 @@ def questions(player: Player) -> list[list[str]]:
 
 
 def environment(folder: Path, player: Player | None, **more: str) -> dict[str, str]:
-    dropped = ("_API_KEY", "NO_COLOR", "COLUMNS", "LINES")
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(dropped)}
+    told = {"NO_PROXY": "*", "XDG_CONFIG_HOME": str(folder / "config")}
     if player is not None:
-        kept |= {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": "sk-harbour-0123456789"}
-    return {**kept, "NO_PROXY": "*", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config"), **more}
+        told |= {"OPENAI_BASE_URL": f"{player.url}/v1", "OPENAI_API_KEY": "sk-harbour-0123456789"}
+    return world.environment(folder, **{**told, **more})
 
 
 def options(folder: Path, *more: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def piped(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=world.PATIENCE,
         cwd=folder,
         env=environment(folder, player, **variables),
     )
@@ -124,14 +124,16 @@ def test_a_line_is_run_or_asked_and_the_user_can_tell_which(tmp_path: Path) -> N
         assert "$ echo hel''lo\nhello\n[exit status 0]" in first
         assert "[exit status 3]" in first
 
-        assert "reads like a sentence: asked; to run it, put ! in front" in terminal.do("find the boats")
+        assert "reads like a sentence: sent as a question. To run it, put ! in front" in terminal.do(
+            "find the boats"
+        )
         assert len(questions(player)) == 2
         assert terminal.do("!echo the boats") == "the boats"
         assert len(questions(player)) == 2
         assert terminal.do("?ls") == "Seven boats are at the quay."
         assert questions(player)[-1][-1].endswith("ls")
-        assert terminal.do("!") == "! runs what follows it, ? asks it"
-        assert terminal.do(":helo").startswith("there is no :helo. Did you mean :help?")
+        assert terminal.do("!") == "Type a command after !, or a question after ?"
+        assert terminal.do(":helo").startswith("Unknown command :helo. Did you mean :help?")
         assert terminal.leave("exit\r") == 0
 
 
@@ -149,7 +151,7 @@ def test_an_answer_cannot_steer_the_terminal(tmp_path: Path) -> None:
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.type("?mislead me")
         assert "See ␛]0;evil␇ this." in terminal.wait("[s] skip")
-        assert "$ echo ␛]0;evil␇ x" in terminal.text
+        assert "$ echo <U+001B>]0;evil<U+0007> x" in terminal.text
         terminal.press("s")
         terminal.done()
         terminal.do(":history")
@@ -163,10 +165,15 @@ def test_what_left_the_window_is_told_below_the_answer_and_can_be_recalled(tmp_p
             terminal.do(f"seq {place}1000 {place}1900")
             shown = terminal.do("?what now").splitlines()
         assert shown[0] == "Seven boats are at the quay."
-        assert shown[1].startswith("4 turns left the window; :history shows which")
+        assert shown[1].startswith("4 older turns are no longer sent; :history marks them")
         gone = [line for line in terminal.do(":history").splitlines() if "✗" in line]
         assert len(gone) == 4
         assert terminal.do(f":recall {gone[1].split()[-1]}") == TALK
+        found = terminal.do(":recall which boats were at some quay?").splitlines()
+        assert found[0].endswith("  assistant")
+        assert any("Seven" in line and "boats" in line for line in found)
+        assert any(line.startswith("  before, user: ") for line in found)
+        assert "Try other words" in terminal.do(":recall submarine volcano")
 
 
 def test_a_question_after_much_output_is_answered(tmp_path: Path) -> None:
@@ -184,7 +191,7 @@ def test_help_tells_of_every_command_with_an_example(tmp_path: Path) -> None:
         for name, command in COMMANDS.items():
             assert command.help
             assert command.example.startswith(f":{name}")
-            told = f":{name} {command.usage}".strip() + f" {command.help}; {command.example}"
+            told = f":{name} {command.usage}".strip() + f" {command.help}. Example: {command.example}"
             assert told in " ".join(listed.split())
         assert terminal.do("/help") == listed
         assert terminal.do("/help cost").splitlines()[0] == ":cost [detail|reset]"
@@ -216,7 +223,7 @@ def test_the_conversation_is_shown_measured_taken_back_and_exported(tmp_path: Pa
         assert terminal.do(":undo") == "2 turns taken back"
         assert "another question" not in terminal.do(":history")
         assert re.fullmatch(r"[\d,]+ tokens saved; .*", terminal.do(":compact"))
-        assert terminal.do(":reset").startswith("the conversation begins anew")
+        assert terminal.do(":reset").startswith("the conversation is empty now")
         assert terminal.do(":undo") == "there is nothing to take back"
     assert "## assistant\n\nSeven **boats** are at the quay.\n" in (tmp_path / "talk.md").read_text()
     assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())][:2] == [
@@ -240,7 +247,7 @@ def test_memory_and_tokens_are_told(tmp_path: Path) -> None:
         assert "answer in metric units" in player.requests[-1].body.decode()
         assert terminal.do(f":memory forget {number}") == "forgotten"
         assert terminal.do(":memory list") == ""
-        assert terminal.do(f":memory forget {number}") == f"nothing is remembered as {number}"
+        assert terminal.do(f":memory forget {number}").startswith(f"no note has the number {number}")
         assert terminal.do(":tokenize hello world") == "2 tokens\n24912 2375"
 
 
@@ -254,7 +261,7 @@ def test_a_conversation_and_a_preference_outlive_the_shell(tmp_path: Path) -> No
         with shell(tmp_path, player) as terminal:
             assert terminal.do(":rolling-context").startswith("nothing is trimmed")
             assert session[:12] in terminal.do(":sessions")
-            assert terminal.do(f":resume {session[:8]}") == "resumed, with 2 turns"
+            assert terminal.do(f":resume {session[:8]}") == "conversation resumed: 2 turns"
             terminal.do("?the second question")
         assert questions(player)[-1] == ["the first question", "the second question"]
         with shell(tmp_path, player, "--resume", session[:8]) as terminal:
@@ -270,9 +277,27 @@ def test_two_shells_cannot_go_on_with_the_same_conversation_unnoticed(tmp_path: 
         session = last_session(tmp_path)
         with shell(tmp_path, player, "--resume", session) as there:
             there.do("?a question from there")
-        assert "it has gone on elsewhere" in " ".join(here.do("?a question from here").split())
-        assert here.do(f":resume {session}") == "resumed, with 4 turns"
+        assert "was continued elsewhere" in " ".join(here.do("?a question from here").split())
+        assert here.do(f":resume {session}") == "conversation resumed: 4 turns"
         assert here.do("?a question from here") == "Seven boats are at the quay."
+
+
+def test_calls_that_a_crash_left_open_are_interrupted_by_the_next_question(tmp_path: Path) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    with store.open(tmp_path / "ullage.db") as kept:
+        context = Context(journal=kept.journal, session="monday", model="gpt-4o")
+        context.append_user("Look for boats.")
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    with playing(play) as player, shell(tmp_path, player, "--resume", "monday") as terminal:
+        assert "look(…)" in terminal.do(":history")
+        assert "tokens" in terminal.do(":context")
+        with store.open(tmp_path / "ullage.db") as kept:
+            assert len(kept.journal.events("monday")) == 2  # looking at it decides nothing
+        assert terminal.do("?How many?") == TALK.replace("**", "")
+        assert terminal.leave() == 0
+        request = next(each for each in player.requests if each.path.endswith("/chat/completions"))
+    roles = [(each["role"], each["content"]) for each in request.json()["messages"][1:]]
+    assert roles[2:] == [("tool", "[interrupted]"), ("user", "How many?")]
 
 
 def test_what_an_answer_uses_is_told_below_it_while_it_comes(tmp_path: Path) -> None:
@@ -390,7 +415,7 @@ def test_tools_of_a_server_that_has_ended_are_no_longer_sent(tmp_path: Path) -> 
         for child in children_of(terminal.child.pid):
             os.kill(child, signal.SIGKILL)
         terminal.wait_until(lambda: "dead" in terminal.do(":mcp list"), "a dead server")
-        assert "the server harbour is no longer there" in terminal.do("?how many")
+        assert "The MCP server harbour has ended" in terminal.do("?how many")
         sent = player.requests[-1].json()["tools"]
         assert not any(tool["function"]["name"].startswith("harbour__") for tool in sent)
 
@@ -405,7 +430,7 @@ def test_another_conversation_begins_and_the_latest_is_gone_on_with(tmp_path: Pa
     with playing(play) as player:
         with shell(tmp_path, player) as terminal:
             terminal.do("?the first question")
-            assert terminal.do(":new").startswith("another conversation begins")
+            assert terminal.do(":new").startswith("a new conversation begins")
             terminal.do("?the second question")
             assert questions(player)[-1] == ["the second question"]
             assert len(terminal.do(":sessions").splitlines()) == 2
@@ -418,8 +443,8 @@ def test_a_file_is_not_overwritten_by_an_export(tmp_path: Path) -> None:
     (tmp_path / "boats.md").write_text("seven")
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.do("?the first question")
-        assert "is there already" in terminal.do(":export boats.md")
-        assert ":export FILE.md or FILE.json" in terminal.do(":export boats.csv")
+        assert "boats.md already exists" in terminal.do(":export boats.md")
+        assert ":export FILE.md or :export FILE.json" in terminal.do(":export boats.csv")
         assert terminal.do(":export talk.md") == "2 turns written to talk.md"
     assert (tmp_path / "boats.md").read_text() == "seven"
 
@@ -435,7 +460,7 @@ def test_ctrl_c_stops_what_goes_on_and_never_the_shell(tmp_path: Path) -> None:
         assert terminal.done() == "Seven\nstopped"
         assert player.wait_left()
 
-        terminal.type("echo g''o; sleep 100")
+        terminal.type("sh -c 'echo g\"\"o; exec sleep 100'")  # one process: no moment without one to stop
         terminal.wait("\ngo\n")
         terminal.press(CTRL_C)
         assert terminal.done().endswith("exit status 130")
@@ -497,7 +522,7 @@ def test_ctrl_c_many_times_in_a_row_ends_neither_the_shell_nor_an_entry_in_the_b
         asked_for = len(questions(player))
     assert asked_for == len(gaps)
     with store.open(tmp_path / "ullage.db") as kept:
-        turns = Context(journal=kept.journal, session=last_session(tmp_path)).turns
+        turns = Context(journal=kept.journal, session=last_session(tmp_path), model="gpt-4o").turns
     answers = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     assert len(answers) == asked_for
     assert all(text.startswith("Seven") for text in answers)
@@ -531,7 +556,7 @@ def test_without_a_terminal_ctrl_c_ends_the_program_in_order(tmp_path: Path, giv
             program.stdin.flush()
             assert program.stdout.read(5) == b"Seven"
             program.send_signal(signal.SIGINT)
-            shown, told = program.communicate(timeout=60)
+            shown, told = program.communicate(timeout=world.PATIENCE)
     assert program.returncode == 130
     assert told == b"ullage: interrupted\n"
     assert b"later" not in shown
@@ -627,7 +652,11 @@ def test_one_line_is_taken_and_that_is_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"), [("nosuch", "is no provider"), ("no.gguf", "no model file no.gguf")]
+    ("model", "told"),
+    [
+        ("nosuch", "is not a provider"),
+        pytest.param("no.gguf", "the model file no.gguf does not exist", marks=needs_local),
+    ],
 )
 def test_a_model_that_cannot_be_opened_ends_the_shell_with_the_reason(
     tmp_path: Path, model: str, told: str
@@ -671,7 +700,7 @@ def test_forty_columns_are_enough(tmp_path: Path) -> None:
         assert terminal.leave() == 0
 
 
-@pytest.mark.skipif(find() is None, reason="the embedded model's file is not there: ullage model get")
+@needs_local
 def test_the_embedded_model_answers_and_says_what_it_is(tmp_path: Path) -> None:
     env = environment(tmp_path, None)
     arguments = ("shell", "--store", str(tmp_path / "ullage.db"), "--model", "embedded")

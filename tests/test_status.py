@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -142,3 +144,24 @@ def test_a_broken_repository_has_no_branch(tmp_path: Path) -> None:
     assert git_branch(tmp_path) is None
     (tmp_path / ".git").write_bytes(b"")
     assert git_branch(tmp_path) is None
+
+
+def test_a_pipe_in_the_place_of_a_head_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+    program = (
+        "import pathlib, sys; from ullage.shell.status import git_branch; "
+        "print(git_branch(pathlib.Path(sys.argv[1])))"
+    )
+    for folder in (tmp_path, tmp_path / "worktree"):
+        folder.mkdir(exist_ok=True)
+        if folder != tmp_path:
+            (folder / ".git").write_text(f"gitdir: {tmp_path / '.git'}")
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(folder)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert done.stdout == "None\n"

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ullage
-from tests.test_context import calls, result, say
+from tests.test_context import FullJournal, calls, result, say
+from tests.world import PATIENCE
 from ullage.context import Context
 from ullage.context.summaries import ATTEMPTS
 from ullage.context.summary import bounded
+from ullage.errors import StoreError
 from ullage.messages import Message, text_of
 
 Turns = Sequence[Message] | None
@@ -48,11 +50,11 @@ def converse(context: Context, exchanges: int, words: int = 30) -> None:
 
 def test_getting_ready_refuses_nothing_that_can_be_sent() -> None:
     async def go() -> None:
-        context = Context(token_budget=1_500, max_turns=None, summarize=lambda *_: "N " * 900)
+        context = Context(token_budget=1_500, max_turns=None, summarize=lambda *_: "N " * 900, model="gpt-4o")
         converse(context, 30, words=20)
         context.use_model("gpt-4o", window=1_000, reserved_output=100)
         context.append_user("Last? " + "how many? " * 150)
-        await context.ready()
+        await context.prepare()
         assert context.fitted().count.ceiling <= context.limit
 
     asyncio.run(go())
@@ -60,18 +62,18 @@ def test_getting_ready_refuses_nothing_that_can_be_sent() -> None:
 
 def test_what_leaves_the_window_of_another_model_needs_no_summary() -> None:
     recorder = Recorder()
-    context = Context(token_budget=4_000, max_turns=None, summarize=recorder)
+    context = Context(token_budget=4_000, max_turns=None, summarize=recorder, model="gpt-4o")
     converse(context, 8)
     context.append_user("And now?")
 
     async def go() -> None:
-        with context.meanwhile():
+        with context.temporary_limits():
             context.use_model("gpt-4", window=1_000, reserved_output=400)
-            await context.ready()
+            await context.prepare()
             assert context.fitted().dropped
             context.append(say("Seven."))
         context.append_user("And then?")
-        await context.ready()
+        await context.prepare()
 
     asyncio.run(go())
     context.fitted()
@@ -80,22 +82,23 @@ def test_what_leaves_the_window_of_another_model_needs_no_summary() -> None:
 
 def test_the_first_summary_has_no_prior_and_the_next_extend_it() -> None:
     recorder = Recorder()
-    context = Context(token_budget=800, summarize=recorder)
+    context = Context(token_budget=800, summarize=recorder, model="gpt-4o")
     converse(context, 40)
     assert recorder.asked[0][0] is None
     assert [prior for prior, _ in recorder.asked[1:]] == [
         f"Summary {number}." for number in range(1, len(recorder.asked))
     ]
-    assert f"[earlier conversation summary]\n{context.summary}" in context.to_messages()[0]["content"]
+    system = context.to_messages()[0]["content"]  # this may write the next summary
+    assert f"[earlier conversation summary]\n{context.summary}" in system
     assert context.summary_failure is None
     assert context.fitted().count.breakdown["summary"] > 0
 
 
 def test_every_turn_that_was_evicted_is_summarized_once_in_order() -> None:
     recorder = Recorder()
-    context = Context(token_budget=800, summarize=recorder)
+    context = Context(token_budget=800, summarize=recorder, model="gpt-4o")
     converse(context, 60)
-    under_way = context._summaries.future if context._summaries else None
+    under_way = context.summaries.future if context.summaries else None
     assert under_way is None or under_way.result()
     told = [turn for _, turns in recorder.asked for turn in turns or () if turn["role"] != "system"]
     assert sorted(map(text, told)) == sorted(map(text, context.turns[: len(told)]))
@@ -108,16 +111,16 @@ def test_a_summary_is_written_before_it_is_needed_and_nobody_waits() -> None:
 
     def slow(*_: object) -> str:
         started.set()
-        go.wait(10)
+        go.wait(PATIENCE)
         return "Slow summary."
 
-    context = Context(token_budget=800, max_turns=None, summarize=slow)
+    context = Context(token_budget=800, max_turns=None, summarize=slow, model="gpt-4o")
     while context.count().ceiling < 0.8 * 800:
         assert not started.is_set()
         context.append_user("Question. " + "word " * 10)
         context.to_messages()
         context.append(say("Answer. " + "more " * 10))
-    assert started.wait(10)
+    assert started.wait(PATIENCE)
     assert context.changes == ()  # nothing is evicted yet
     assert context.summary == ""
     go.set()
@@ -126,7 +129,7 @@ def test_a_summary_is_written_before_it_is_needed_and_nobody_waits() -> None:
 
 
 def test_the_prompt_changes_at_a_trim_and_not_between() -> None:
-    context = Context(token_budget=800, summarize=Recorder())
+    context = Context(token_budget=800, summarize=Recorder(), model="gpt-4o")
     before: list[Message] = []
     changed = 0
     for number in range(60):
@@ -146,7 +149,7 @@ def test_a_summary_that_becomes_too_long_is_compressed() -> None:
         return "short" if turns is None else "long " * 30
 
     recorder = Recorder(answer)
-    context = Context(token_budget=800, summarize=recorder, max_summary_chars=100)
+    context = Context(token_budget=800, summarize=recorder, max_summary_chars=100, model="gpt-4o")
     converse(context, 12)
     assert context.summary == "short"
     assert recorder.asked[1] == (("long " * 30).strip(), None)
@@ -159,7 +162,7 @@ def test_after_a_failed_or_longer_compression_the_summary_is_still_bounded(
     compress: Callable[[], Any],
 ) -> None:
     recorder = Recorder(lambda _, turns: compress() if turns is None else "fact " * 40)
-    context = Context(token_budget=800, summarize=recorder, max_summary_chars=100)
+    context = Context(token_budget=800, summarize=recorder, max_summary_chars=100, model="gpt-4o")
     converse(context, 20)
     assert 0 < len(context.summary) <= 100
     assert len([1 for _, turns in recorder.asked if turns is None]) <= len(recorder.asked) / 2
@@ -178,7 +181,7 @@ def test_after_a_failed_or_longer_compression_the_summary_is_still_bounded(
 )
 def test_without_a_usable_answer_turns_leave_with_the_digest_alone(answer: Callable[[], Any]) -> None:
     recorder = Recorder(lambda *_: answer())
-    context, plain = (Context(token_budget=800, summarize=each) for each in (recorder, None))
+    context, plain = (Context(token_budget=800, summarize=each, model="gpt-4o") for each in (recorder, None))
     converse(context, 40)
     converse(plain, 40)
     assert context.to_messages() == plain.to_messages()
@@ -190,7 +193,7 @@ def test_without_a_usable_answer_turns_leave_with_the_digest_alone(answer: Calla
 
 def test_turns_that_fail_again_and_again_are_given_up() -> None:
     recorder = Recorder(lambda *_: None)
-    context = Context(token_budget=800, summarize=recorder)
+    context = Context(token_budget=800, summarize=recorder, model="gpt-4o")
     converse(context, 60)
     tries: dict[str, int] = {}
     for _, turns in recorder.asked:
@@ -202,7 +205,7 @@ def test_turns_that_fail_again_and_again_are_given_up() -> None:
 def test_a_summarizer_that_recovers_is_heard() -> None:
     recorder = Recorder()
     recorder.answer = lambda *_: None if len(recorder.asked) < 3 else "Better now."
-    context = Context(token_budget=800, summarize=recorder)
+    context = Context(token_budget=800, summarize=recorder, model="gpt-4o")
     converse(context, 60)
     assert context.summary == "Better now."
     assert context.summary_failure is None
@@ -212,12 +215,19 @@ def test_what_is_summarized_fits_the_summarizers_own_model() -> None:
     sizes: list[int] = []
 
     def measure(prior: str | None, turns: Turns) -> str:
-        sizes.append(ullage.count(turns or []).ceiling + ullage.count([say(prior or "")]).ceiling)
+        sizes.append(
+            ullage.count(turns or [], model="gpt-4o").ceiling
+            + ullage.count([say(prior or "")], model="gpt-4o").ceiling
+        )
         return "Summary."
 
     ullage.register_model(ullage.ModelInfo(name="tiny-summarizer", window=1_200, max_output=200))
     context = Context(
-        token_budget=20_000, max_turns=None, summarize=measure, summarizer_model="tiny-summarizer"
+        token_budget=20_000,
+        max_turns=None,
+        summarize=measure,
+        summarizer_model="tiny-summarizer",
+        model="gpt-4o",
     )
     for number in range(8):
         context.append_user(f"Read {number}")
@@ -241,7 +251,7 @@ def test_long_arguments_are_cut_to_valid_ones_for_the_summarizer() -> None:
         return "Summary."
 
     ullage.register_model(ullage.ModelInfo(name="tiny-summarizer", window=1_200, max_output=200))
-    context = Context(token_budget=6_000, summarize=look, summarizer_model="tiny-summarizer")
+    context = Context(token_budget=6_000, summarize=look, summarizer_model="tiny-summarizer", model="gpt-4o")
     for number in range(6):
         context.append_user(f"Write {number}")
         step = calls("a")
@@ -259,7 +269,7 @@ def test_long_arguments_are_cut_to_valid_ones_for_the_summarizer() -> None:
 
 def test_no_summary_is_written_in_goal_mode() -> None:
     recorder = Recorder()
-    context = Context(token_budget=800, summarize=recorder)
+    context = Context(token_budget=800, summarize=recorder, model="gpt-4o")
     context.goal = "Reach the end."
     converse(context, 30)
     assert recorder.asked == []
@@ -268,7 +278,10 @@ def test_no_summary_is_written_in_goal_mode() -> None:
 
 def test_a_summary_that_would_not_fit_is_left_out() -> None:
     context = Context(
-        token_budget=260, summarize=Recorder(lambda *_: "fact " * 120), system_prompt="Be brief."
+        token_budget=260,
+        summarize=Recorder(lambda *_: "fact " * 120),
+        system_prompt="Be brief.",
+        model="gpt-4o",
     )
     shown: list[bool] = []
     for number in range(12):
@@ -281,7 +294,7 @@ def test_a_summary_that_would_not_fit_is_left_out() -> None:
 
 
 def test_reset_clears_the_summary_and_what_is_under_way() -> None:
-    context = Context(token_budget=800, summarize=Recorder())
+    context = Context(token_budget=800, summarize=Recorder(), model="gpt-4o")
     converse(context, 20)
     assert context.summary
     context.reset()
@@ -291,17 +304,19 @@ def test_reset_clears_the_summary_and_what_is_under_way() -> None:
 
 
 def test_a_resumed_conversation_has_its_summary_where_it_was() -> None:
-    context = Context(token_budget=800, summarize=Recorder())
+    context = Context(token_budget=840, summarize=Recorder(), model="gpt-4o")
     converse(context, 40)
     context.append_user("Go on.")
     sent = context.to_messages()
-    again = Context.resume(context.session, context.journal, token_budget=800, summarize=Recorder())
+    again = Context.resume(
+        context.session, context.journal, token_budget=840, summarize=Recorder(), model="gpt-4o"
+    )
     assert again.summary == context.summary
     assert again.to_messages() == sent
 
 
 def test_an_empty_prompt_can_have_a_summary() -> None:
-    context = Context(token_budget=800, summarize=Recorder(), system_prompt="")
+    context = Context(token_budget=800, summarize=Recorder(), system_prompt="", model="gpt-4o")
     converse(context, 40)
     assert text_of(context.to_messages()[0]["content"]).startswith("[earlier conversation summary]")
 
@@ -322,10 +337,10 @@ def test_an_async_summarizer_writes_on_the_running_loop() -> None:
     answers: list[tuple[str | None, Turns]] = []
 
     async def main() -> Context:
-        context = Context(token_budget=800, summarize=asynchronous(answers))
+        context = Context(token_budget=800, summarize=asynchronous(answers), model="gpt-4o")
         for number in range(40):
             context.append_user(f"Question {number}. " + "word " * 30)
-            await context.ready()
+            await context.prepare()
             context.to_messages()
             context.append(say("Answer. " + "more " * 30))
         return context
@@ -339,7 +354,7 @@ def test_without_waiting_an_async_summary_comes_at_the_next_trim() -> None:
     answers: list[tuple[str | None, Turns]] = []
 
     async def main() -> Context:
-        context = Context(token_budget=800, summarize=asynchronous(answers))
+        context = Context(token_budget=800, summarize=asynchronous(answers), model="gpt-4o")
         for number in range(40):
             context.append_user(f"Question {number}. " + "word " * 30)
             context.to_messages()
@@ -352,7 +367,7 @@ def test_without_waiting_an_async_summary_comes_at_the_next_trim() -> None:
 
 def test_an_async_summarizer_works_without_a_loop() -> None:
     answers: list[tuple[str | None, Turns]] = []
-    context = Context(token_budget=800, summarize=asynchronous(answers))
+    context = Context(token_budget=800, summarize=asynchronous(answers), model="gpt-4o")
     converse(context, 40)
     assert context.summary.startswith("Summary ")
 
@@ -365,7 +380,7 @@ def test_a_loop_that_ends_in_the_middle_of_a_summary_leaves_a_failure() -> None:
     async def main(context: Context) -> None:
         converse(context, 12)
 
-    context = Context(token_budget=800, summarize=never)
+    context = Context(token_budget=800, summarize=never, model="gpt-4o")
     asyncio.run(main(context))
     context.append_user("Go on. " + "word " * 200)
     context.to_messages()
@@ -394,7 +409,7 @@ def test_a_summary_of_turns_that_are_gone_is_broken_off(
             broken_off.set()
         return "Never."
 
-    context = Context(token_budget=800, summarize=never)
+    context = Context(token_budget=800, summarize=never, model="gpt-4o")
 
     async def main() -> None:
         converse(context, 7)
@@ -407,6 +422,32 @@ def test_a_summary_of_turns_that_are_gone_is_broken_off(
         asyncio.run(main())
     else:
         converse(context, 7)
-        assert begun.wait(5)
+        assert begun.wait(PATIENCE)
         forget(context)
-    assert broken_off.wait(5)
+    assert broken_off.wait(PATIENCE)
+
+
+def test_a_summary_that_could_not_be_kept_is_not_written_twice() -> None:
+    journal, recorder = FullJournal(), Recorder()
+    context = Context(
+        journal=journal,
+        token_budget=700,
+        max_turns=None,
+        summarize=recorder,
+        summarize_at=1.0,
+        model="gpt-4o",
+    )
+    for number in range(40):
+        context.append_user(f"Question {number}? " + "word " * 30)
+        journal.full = True
+        try:
+            context.fitted()
+        except StoreError:
+            break
+        finally:
+            journal.full = False
+        context.append(say("Answer. " + "more " * 30))
+    assert len(recorder.asked) == 1
+    context.fitted()
+    assert len(recorder.asked) == 1
+    assert context.summary == "Summary 1."

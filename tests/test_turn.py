@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from contextlib import aclosing
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ullage import store
 from ullage.broker.events import Finished, Reasoning, Text, ToolCall, Used
 from ullage.context import Context
 from ullage.cost import Ledger
-from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StreamBroken
+from ullage.errors import BudgetExceeded, ContextOverflowError, NotSaved, ProviderError, StreamBroken
+from ullage.patience import limit_waiting
 from ullage.testing import ScriptedProvider
-from ullage.turn import Client, Settled, TurnEvent
+from ullage.turn import Client, TurnEvent
+from ullage.turn.call import Call, Settled
 from ullage.usage import Meter, Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ANSWER = (Text("Seven "), Text("boats."), Used(Usage(prompt=120, completion=4)), Finished("stop"))
 
@@ -40,7 +51,7 @@ def test_an_answer_is_handed_on_appended_settled_and_learned_from() -> None:
     assert events == list(ANSWER)
     assert context.turns[-1] == {"role": "assistant", "content": "Seven boats."}
     assert isinstance(settled, Settled)
-    assert settled.told
+    assert not settled.estimated
     assert settled.usage.prompt == 120
     assert settled.cost == Decimal(120) * Decimal("2.5e-6") + Decimal(4) * Decimal("1e-5")
     assert client.ledger.used() == (settled.cost, 0)
@@ -50,6 +61,87 @@ def test_an_answer_is_handed_on_appended_settled_and_learned_from() -> None:
     (ask,) = provider.asked
     assert ask.messages == tuple(settled.fitted.messages)
     assert ask.max_output == 100
+
+
+MONEYS = st.none() | st.decimals(0, 10, places=15) | st.decimals(0, 10, places=3)
+USAGES = st.none() | st.builds(
+    Usage,
+    prompt=st.integers(0, 10**6),
+    completion=st.integers(0, 10**6),
+    cached_read=st.integers(0, 10**6),
+    cache_write=st.integers(0, 10**6),
+    reasoning=st.integers(0, 10**6),
+    cost=MONEYS,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One turn of the property below."""
+
+    model: str
+    category: str
+    local: bool
+    usage: Usage | None
+    broken: bool
+
+
+ASKED = st.builds(
+    Asked,
+    model=st.sampled_from(["gpt-4o", "gpt-5", "nobody-knows-this-one"]),
+    category=st.sampled_from(["main", "summarize"]),
+    local=st.booleans(),
+    usage=USAGES,
+    broken=st.booleans(),
+)
+
+
+@given(st.lists(ASKED, max_size=6), st.booleans())
+@settings(max_examples=60)
+def test_the_meter_and_the_ledger_never_differ_by_a_cent(turns: list[Asked], stored: bool) -> None:
+    kept = store.open("sqlite://:memory:")
+    ledger = Ledger(book=kept.book if stored else None)
+    meter = Meter()
+    for each in turns:
+        told = () if each.usage is None else (Used(each.usage),)
+        end = ProviderError("cut off", code="cut") if each.broken else Finished("stop")
+        provider = ScriptedProvider([(Text("Seven boats."), *told, end)])
+        client = Client(provider, ledger=ledger, name=each.model, max_output=100, local=each.local)
+        with contextlib.suppress(StreamBroken, ProviderError):
+            played(client, asked(meter=meter), category=each.category)
+    booked = {(account.model, account.category): entry for account, entry in ledger.book.entries()}
+    assert dict(meter.slots) == booked
+    assert (meter.total_cost() or 0) == ledger.used()[0]
+    kept.close()
+
+
+def test_a_call_that_is_booked_later_is_on_the_meter_as_it_is_booked(tmp_path: Path) -> None:
+    file = tmp_path / "ullage.db"
+    other = sqlite3.connect(file, isolation_level=None)
+    with store.open(file) as kept, contextlib.closing(other):
+        client = Client(ScriptedProvider([ANSWER]), ledger=Ledger(book=kept.book), max_output=100)
+        context = asked()
+        call = Call(
+            context=context,
+            fitted=context.fitted(),
+            ledger=client.ledger,
+            counts=client.counts,
+            name="gpt-4o",
+            category="main",
+            longest=100,
+            local=False,
+        )
+        for event in ANSWER:
+            call.hear(event)
+        other.execute("BEGIN IMMEDIATE")
+        with limit_waiting(0):
+            settled = call.end()
+        with pytest.raises(NotSaved):
+            call.check_saved()
+        other.execute("ROLLBACK")
+        ((_, entry),) = kept.book.entries()
+    assert context.meter.slots == {("gpt-4o", "main"): entry}
+    assert settled.cost == entry.cost == context.total_cost()
 
 
 def test_calls_are_appended_as_calls() -> None:
@@ -70,7 +162,7 @@ def test_usage_that_nobody_told_is_estimated_and_says_so() -> None:
     context = asked()
     settled = played(Client(ScriptedProvider([(Text("Seven boats."), Finished("stop"))])), context)[-1]
     assert isinstance(settled, Settled)
-    assert not settled.told
+    assert settled.estimated
     assert settled.usage == Usage(prompt=settled.fitted.count.tokens, completion=3)
 
 
@@ -94,8 +186,8 @@ def test_a_local_model_is_held_to_no_cap_and_costs_nothing_that_is_known() -> No
 
 
 def test_what_the_provider_finds_too_long_is_refitted_once() -> None:
-    provider = ScriptedProvider([[ContextOverflowError(900, 600, told=900)], ANSWER])
-    context = Context(token_budget=600, system_prompt="Be brief.")
+    provider = ScriptedProvider([[ContextOverflowError(900, 600, reported=900)], ANSWER])
+    context = Context(token_budget=600, system_prompt="Be brief.", model="gpt-4o")
     for number in range(8):
         context.append_user(f"Question {number}. " + "word " * 20)
         context.append({"role": "assistant", "content": "Answer. " + "more " * 20})
@@ -122,7 +214,7 @@ def test_a_provider_that_always_finds_it_too_long_is_not_asked_for_ever() -> Non
 @pytest.mark.parametrize("error", [(0, 0, None), (900, 700, None), (9_000, 700, 9_000)])
 def test_the_second_try_is_smaller_whatever_the_refusal_says(error: tuple[int, int, int | None]) -> None:
     tokens, limit, told = error
-    provider = ScriptedProvider([[ContextOverflowError(tokens, limit, told=told)], ANSWER])
+    provider = ScriptedProvider([[ContextOverflowError(tokens, limit, reported=told)], ANSWER])
     context = long_talk()
     played(Client(provider, max_output=50), context)
     first, second = (sum(len(each["content"]) for each in ask.messages) for ask in provider.asked)
@@ -131,7 +223,7 @@ def test_the_second_try_is_smaller_whatever_the_refusal_says(error: tuple[int, i
 
 
 def long_talk() -> Context:
-    context = Context(token_budget=2_000, system_prompt="Be brief.")
+    context = Context(token_budget=2_000, system_prompt="Be brief.", model="gpt-4o")
     for number in range(15):
         context.append_user(f"Question {number}. " + "word " * 20)
         context.append({"role": "assistant", "content": "Answer. " + "more " * 20})

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.errors import ConfigurationError
-from ullage.usage import Meter, Slot, Usage, detail, notable_estimate, read_usage
-from ullage.wire.usage import MOST_TOKENS
+from ullage.usage import LedgerEntry, Meter, Usage, detail, notable_estimate, read_usage
+from ullage.wire.api import MOST_TOKENS
 
 COUNTS = st.integers(0, 10**7)
 COSTS = st.none() | st.decimals(0, 100, places=9)
@@ -56,7 +56,7 @@ def test_the_slots_sum_to_the_totals_and_to_the_calls(
 def test_a_call_without_names_goes_to_the_question_mark_and_main() -> None:
     meter = Meter()
     assert meter.add_usage() == ()
-    assert meter.slots == {("?", "main"): Slot(calls=1, local=True)}
+    assert meter.slots == {("?", "main"): LedgerEntry(calls=1, unpriced=1)}
 
 
 def test_an_unknown_cost_is_not_0_and_its_mark_stays() -> None:
@@ -65,9 +65,9 @@ def test_an_unknown_cost_is_not_0_and_its_mark_stays() -> None:
     assert meter.total_cost() is None
     meter.add_usage("llama", Usage(prompt=10), cost=Decimal("0.5"))
     slot = meter.slots["llama", "main"]
-    assert (slot.cost, slot.local) == (Decimal("0.5"), True)
+    assert (slot.cost, slot.unpriced) == (Decimal("0.5"), 1)
     meter.add_usage("free", Usage(cost=Decimal(0)))
-    assert meter.slots["free", "main"].local is False
+    assert meter.slots["free", "main"].unpriced == 0
 
 
 def test_the_cost_that_the_caller_reckoned_goes_before_the_one_that_was_told() -> None:
@@ -80,7 +80,7 @@ def test_the_slots_cannot_be_written() -> None:
     meter = Meter()
     meter.add_usage("m")
     with pytest.raises(TypeError):
-        meter.slots["m", "main"] = Slot()  # type: ignore[index]
+        meter.slots["m", "main"] = LedgerEntry()  # type: ignore[index]
 
 
 def test_costs_are_exact_in_a_caller_s_rough_context() -> None:
@@ -172,7 +172,7 @@ def test_detail_has_a_row_for_each_model_and_category() -> None:
     first, second = detail(meter)
     assert first.text == "gpt-4o [main] 1 call prompt=1000 ~est=800 completion=5 $0.0025"
     assert second.text == "smol [summarize] 1 call prompt=100 completion=7 local"
-    assert (second.model, second.category, second.slot.local) == ("smol", "summarize", True)
+    assert (second.model, second.category, second.slot.unpriced) == ("smol", "summarize", 1)
 
 
 # What providers tell
@@ -286,14 +286,14 @@ def test_the_usage_of_recorded_requests_is_read_as_their_providers_meant_it(
 
 def test_what_was_crossed_is_told_once_whoever_added_it() -> None:
     meter = Meter(warn_at_tokens=100, warn_at_dollars="0.01")
-    assert meter.untold() == ()
+    assert meter.pop_warnings() == ()
     added = meter.add_usage("notes", Usage(prompt=150), "summarize", cost=Decimal("0.001"))
     assert meter.add_usage("large", Usage(prompt=10), cost=Decimal("0.02")) != added
-    assert [crossed.kind for crossed in meter.untold()] == ["tokens", "dollars"]
-    assert meter.untold() == ()
+    assert [crossed.kind for crossed in meter.pop_warnings()] == ["tokens", "dollars"]
+    assert meter.pop_warnings() == ()
     meter.add_usage("large", Usage(prompt=10))
-    assert meter.untold() == ()
+    assert meter.pop_warnings() == ()
     meter.reset()
     meter.add_usage("large", Usage(prompt=150))
     meter.reset()
-    assert meter.untold() == ()
+    assert meter.pop_warnings() == ()

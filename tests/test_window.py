@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import ullage
 from tests.strategies import TEXTS, TOOLS, Messages, conversations, policies
 from ullage import ContextOverflowError, FitPolicy, InvalidConversation, Window
+from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN
 from ullage.testing import FixedTokenizer
 from ullage.tokens.calibration import Factor
 
@@ -18,7 +19,7 @@ QUESTION = {"role": "user", "content": "And then?"}
 
 
 def filled(messages: Messages, limit: int, **options: Any) -> Window:
-    window = Window(limit=limit, tools=TOOLS, policy=FitPolicy(**options))
+    window = Window(limit=limit, tools=TOOLS, policy=FitPolicy(**options), model="gpt-4o")
     for message in messages:
         window.append(message)
     return window
@@ -31,6 +32,15 @@ def sent(window: Window) -> tuple[Any, ...]:
     except ContextOverflowError as error:
         return (error.tokens, error.limit)
     return (list(fitted.messages), fitted.count, fitted.changes, fitted.tokens_before, fitted.truncated)
+
+
+@pytest.mark.parametrize("name", ["model", "target", "limit", "tools", "policy"])
+def test_what_a_window_was_opened_with_cannot_be_set(name: str) -> None:
+    window = Window(model="gpt-4o", limit=1_000, tools=TOOLS)
+    before = getattr(window, name)
+    with pytest.raises(AttributeError):
+        setattr(window, name, before)
+    assert window.model == "gpt-4o"
 
 
 def talk(exchanges: int) -> Messages:
@@ -47,7 +57,7 @@ def talk(exchanges: int) -> Messages:
 def test_a_message_that_was_taken_back_was_never_there(
     messages: Messages, text: str, fraction: float, policy: dict[str, Any]
 ) -> None:
-    limit = max(30, int(ullage.count(messages, tools=TOOLS).ceiling * fraction))
+    limit = max(30, int(ullage.count(messages, tools=TOOLS, model="gpt-4o").ceiling * fraction))
     window, other = (filled(messages, limit, **policy) for _ in range(2))
     window.append({"role": "user", "content": text}, pin=True, priority=3)
     sent(window)
@@ -69,7 +79,7 @@ def test_checking_a_message_changes_nothing() -> None:
     window = filled(talk(2), 1_000)
     before = sent(window)
     waiting, cost = window.check(QUESTION)
-    assert (waiting, cost.tokens) == ((), ullage.count([QUESTION]).tokens - 3)
+    assert (waiting, cost.tokens) == ((), ullage.count([QUESTION], model="gpt-4o").tokens - 3)
     with pytest.raises(InvalidConversation):
         window.check({"role": "tool", "tool_call_id": "a", "content": ""})
     assert sent(window) == before
@@ -80,7 +90,7 @@ def test_a_renewed_prompt_is_counted_and_keeps_the_digest(
     messages: Messages, text: str, fraction: float
 ) -> None:
     assume(messages[0]["role"] == "system")
-    limit = max(40, int(ullage.count(messages, tools=TOOLS).ceiling * fraction))
+    limit = max(40, int(ullage.count(messages, tools=TOOLS, model="gpt-4o").ceiling * fraction))
     window = filled(messages, limit)
     try:
         before = window.fitted()
@@ -88,17 +98,25 @@ def test_a_renewed_prompt_is_counted_and_keeps_the_digest(
         after = window.fitted()
     except ContextOverflowError:
         return
-    assert ullage.count(after.messages, tools=TOOLS).ceiling <= after.count.ceiling <= limit
-    assert ullage.count(after.messages, tools=TOOLS).tokens == after.count.tokens
+    assert ullage.count(after.messages, tools=TOOLS, model="gpt-4o").ceiling <= after.count.ceiling <= limit
+    assert ullage.count(after.messages, tools=TOOLS, model="gpt-4o").tokens == after.count.tokens
     assert sum(after.count.breakdown.values()) == after.count.tokens
     window.renew(messages[0])
     if not before.record.pending and not after.record.pending:
         assert list(window.fitted().messages) == list(before.messages)
 
 
+def test_a_prompt_that_brings_its_digest_comes_back_as_it_was_given() -> None:
+    given = {"role": "system", "content": f"\n{DIGEST_OPEN}\n> user: Count.\n{DIGEST_CLOSE}"}
+    window = filled([given, QUESTION], 100)
+    window.renew({"role": "system", "content": ""})
+    window.renew(given)
+    assert list(window.fitted().messages) == [given, QUESTION]
+
+
 def test_a_renewed_prompt_leaves_what_was_decided_before() -> None:
     system = {"role": "system", "content": "Be brief."}
-    window = filled([system, *talk(40)], 900)
+    window = filled([system, *talk(40)], 920)
     before = window.fitted()
     longer = {"role": "system", "content": "Be brief, and kind."}
     window.renew(longer)
@@ -130,18 +148,18 @@ def test_the_forecast_minds_the_number_of_turns() -> None:
 
 
 def test_a_window_counts_by_the_tokenizer_that_it_is_given() -> None:
-    window = Window(limit=1_000, tokenizer=FixedTokenizer(50))
+    window = Window(limit=1_000, tokenizer=FixedTokenizer(50), model="gpt-4o")
     window.append(QUESTION)
     assert window.count().tokens == 57
 
 
 def test_a_window_counts_what_stands_there_while_calls_wait() -> None:
-    window = Window(limit=1_000)
+    window = Window(limit=1_000, model="gpt-4o")
     window.append(QUESTION)
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     window.append({"role": "assistant", "content": None, "tool_calls": [call]})
     assert window.waiting == ("a",)
-    assert window.count().tokens > ullage.count([QUESTION]).tokens
+    assert window.count().tokens > ullage.count([QUESTION], model="gpt-4o").tokens
 
 
 @given(
@@ -151,8 +169,11 @@ def test_a_calibrated_window_is_a_window_with_another_limit(
     messages: Messages, fraction: float, ceiling: float, tokens: float
 ) -> None:
     factor = Factor(scale=tokens, ceiling_scale=ceiling, offset=3, ceiling_offset=7)
-    limit = max(40, int(ullage.count(messages).ceiling * fraction))
-    window, plain = Window(limit=limit, factor=factor), Window(limit=max(1, factor.limit(limit)))
+    limit = max(40, int(ullage.count(messages, model="gpt-4o").ceiling * fraction))
+    window, plain = (
+        Window(limit=limit, factor=factor, model="gpt-4o"),
+        Window(limit=max(1, factor.limit(limit)), model="gpt-4o"),
+    )
     for message in messages:
         window.append(message)
         plain.append(message)
@@ -172,9 +193,9 @@ def test_a_calibrated_window_is_a_window_with_another_limit(
 
 
 def test_another_factor_reads_the_history_again() -> None:
-    window = filled(talk(30), 1_200)
+    window = filled(talk(30), 1_220)
     before = len(window.fitted().messages)
     window.refold(factor=Factor(ceiling_scale=1.5))
     fitted = window.fitted()
     assert len(fitted.messages) < before
-    assert fitted.count.ceiling <= 1_200
+    assert fitted.count.ceiling <= 1_220

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ullage import wire
 from ullage.usage import Usage, read_usage
-from ullage.wire.usage import MOST_TOKENS, PLACES, counts
+from ullage.wire import usage_counts
+from ullage.wire.api import MOST_TOKENS
 
 # API, the usage object as it comes, the counts in it
 TOLD: list[tuple[str, dict[str, Any], dict[str, int]]] = [
@@ -76,34 +77,35 @@ TOLD: list[tuple[str, dict[str, Any], dict[str, int]]] = [
 def test_the_counts_are_found_where_the_api_puts_them(
     api: str, usage: dict[str, Any], expected: dict[str, int]
 ) -> None:
-    assert counts(usage, api) == expected
+    assert usage_counts(usage, api) == expected
 
 
-def test_every_api_that_is_read_has_its_places() -> None:
-    assert set(PLACES) == set(wire.APIS)
+@pytest.mark.parametrize("api", wire.APIS)
+def test_every_api_says_where_its_usage_stands(api: str) -> None:
+    assert "prompt" in wire.api_of(api).usage
 
 
 @pytest.mark.parametrize("api", wire.APIS)
 @pytest.mark.parametrize("usage", [None, 0, "12", [], {}, {"tokens": 3}, {"input_tokens": "many"}])
 def test_what_is_no_usage_is_none(api: str, usage: Any) -> None:
-    assert counts(usage, api) is None
+    assert usage_counts(usage, api) is None
 
 
 def test_an_unknown_api_tells_nothing() -> None:
-    assert counts({"prompt_tokens": 1}, "openai.smoke_signals") is None
+    assert usage_counts({"prompt_tokens": 1}, "openai.smoke_signals") is None
 
 
 def test_a_wrong_part_is_left_out_and_the_rest_is_kept() -> None:
     usage = {"input_tokens": 5, "cache_read_input_tokens": -3, "output_tokens": True}
-    assert counts(usage, "anthropic.messages") == {"prompt": 5}
-    assert counts({"prompt_tokens": 5, "completion_tokens": 10**30}, "openai.chat") == {"prompt": 5}
-    assert counts({"inputTextTokenCount": 28.0}, "bedrock.invoke") == {"prompt": 28}
-    assert counts({"prompt_tokens": 5.5, "completion_tokens": 1}, "openai.chat") == {"completion": 1}
+    assert usage_counts(usage, "anthropic.messages") == {"prompt": 5}
+    assert usage_counts({"prompt_tokens": 5, "completion_tokens": 10**30}, "openai.chat") == {"prompt": 5}
+    assert usage_counts({"inputTextTokenCount": 28.0}, "bedrock.invoke") == {"prompt": 28}
+    assert usage_counts({"prompt_tokens": 5.5, "completion_tokens": 1}, "openai.chat") == {"completion": 1}
 
 
 NAMES = sorted({
-    step for row in PLACES.values() for groups in row.values() for group in groups for place in group
-    for step in place.split(".")
+    step for api in wire.APIS for groups in wire.api_of(api).usage.values()
+    for group in groups for place in group for step in place.split(".")
 })  # fmt: skip
 HOSTILE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
@@ -114,7 +116,7 @@ HOSTILE = st.recursive(
 
 @given(st.sampled_from(wire.APIS), HOSTILE)
 def test_whatever_a_provider_says_is_read_without_an_error(api: str, usage: Any) -> None:
-    told = counts(usage, api)
+    told = usage_counts(usage, api)
     if told is None:
         return
     assert all(0 <= count <= 3 * MOST_TOKENS for count in told.values())
@@ -133,7 +135,7 @@ def recorded() -> list[dict[str, Any]]:
         pytest.skip("ULLAGE_DATA does not name a directory with usage.jsonl.gz")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines]
-    return [record for record in records if record["api"] in PLACES and record["usage"]]
+    return [record for record in records if record["api"] in wire.APIS and record["usage"]]
 
 
 # What the usage objects tell and the records' own columns leave at 0.
@@ -149,7 +151,7 @@ def test_recorded_usage_is_read_as_it_was_recorded(recorded: list[dict[str, Any]
     }
     wrong = []
     for record in recorded:
-        told = counts(record["usage"], record["api"]) or {}
+        told = usage_counts(record["usage"], record["api"]) or {}
         expected = {name: record[member] or 0 for name, member in members.items()}
         output = record["output_tokens"] or 0
         if record["api"] == "gemini":  # there the record has the thoughts beside the output

@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 import random
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 from ullage import store
 from ullage.context import Context
 from ullage.context.journal import Event
-from ullage.cost.book import Account, Cap, Entry, Reservation
-from ullage.errors import Conflict
+from ullage.cost.book import Account, Cap, Reservation
+from ullage.cost.ledger import Ledger
+from ullage.cost.prices import Prices
+from ullage.errors import BudgetExceeded, Conflict
+from ullage.target import Target
+from ullage.usage import LedgerEntry, Usage
 
 CENT = Decimal("0.01")
 DAY = "2026-11-16"
+HERE = Target(endpoint="here", model="m", api="openai.chat")
 
 
 def say(*words: object) -> None:
@@ -40,7 +45,7 @@ def words_of(number: int) -> str:
 def converse(file: str, session: str, turns: str) -> None:
     """Goes on with a conversation and acknowledges each turn when it was kept, and each piece."""
     with store.open(file) as kept:
-        context = Context(journal=kept.journal, session=session)
+        context = Context(journal=kept.journal, session=session, model="gpt-4o")
         for number in range(len(context), int(turns)):
             context.append({"role": ("user", "assistant")[number % 2], "content": words_of(number)})
             say("turn", number)
@@ -74,10 +79,10 @@ def share(file: str, who: str, times: str) -> None:
         say("ready")
         sys.stdin.readline()
         for number in range(int(times)):
-            kept.calibration.learn("here", "m", lambda known: {"sum": (known or {"sum": 0})["sum"] + 1})
+            kept.calibration.learn(HERE, lambda known: {"sum": (known or {"sum": 0})["sum"] + 1})
             kept.preferences.set(f"{who}-{number}", number)
             kept.journal.append(who, number, Event("turn", {"number": number}))
-            kept.journal.keep(who, [f"shared {number}", f"own {who} {number}"])
+            kept.journal.keep(who, [f"shared {number}", f"harbour {who} {number}"])
             kept.journal.remember(f"{who} {number}")
     say("done")
 
@@ -91,38 +96,83 @@ def hammer(file: str, threads: str, limit: str, calls: str, who: str) -> None:
         def work(thread: int) -> None:
             dice = random.Random(f"{who} {thread}")
             for number in range(int(calls)):
-                now = time.time()
                 worst = dice.randint(1, 9) * CENT
                 name = f"{who}-{thread}-{number}"
-                call = Reservation(name, account(name), worst, now + 600)
-                if kept.book.reserve(call, [Cap("day", DAY, Decimal(limit))], now) is not None:
+                call = Reservation(name, account(name), worst)
+                if kept.book.reserve(call, [Cap("day", DAY, Decimal(limit))]) is not None:
                     refused.append(number)
                 elif number % 4 == 0:
                     assert kept.book.release(call)
                 else:
                     real = worst if number % 2 else worst - CENT / 2
-                    assert kept.book.settle(call, Entry(calls=1, cost=real))
+                    assert kept.book.settle(call, LedgerEntry(calls=1, cost=real))
                     settled.append(real)
 
         say("ready")
         sys.stdin.readline()
-        crowd = [threading.Thread(target=work, args=(thread,)) for thread in range(int(threads))]
-        for each in crowd:
-            each.start()
-        for each in crowd:
-            each.join()
+        with ThreadPoolExecutor(int(threads)) as crowd:
+            for done in [crowd.submit(work, thread) for thread in range(int(threads))]:
+                done.result()  # raises what the thread raised
     say(
         json.dumps({"settled": str(sum(settled, Decimal(0))), "calls": len(settled), "refused": len(refused)})
     )
 
 
-def reserve(file: str, seconds: str) -> None:
+def insist(file: str, who: str, times: str) -> None:
+    """Writes its name behind what is there, again and again, each time in one transaction."""
+    with store.open(file) as kept:
+        say("ready")
+        sys.stdin.readline()
+        for _ in range(int(times)):
+            kept.calibration.learn(HERE, lambda known: {"who": (known or {"who": ""})["who"] + who})
+    say("done")
+
+
+def queue(file: str) -> None:
+    """Is the next to write, and does not."""
+    with store.open(file) as kept, kept._database.locks.queue_to_write(1):
+        say("next")
+        time.sleep(600)
+
+
+def reserve(file: str) -> None:
     """Holds a dollar and waits to be killed."""
     kept = store.open(file)
-    now = time.time()
-    kept.book.reserve(Reservation("held", account("one"), Decimal(1), now + float(seconds)), [], now)
-    say(now + float(seconds))
+    kept.book.reserve(Reservation("held", account("one"), Decimal(1)), [])
+    say("held")
     time.sleep(600)
+
+
+def replica(url: str, secret: str, threads: str, requests: str, who: str) -> None:
+    """Is a gateway: reserves and settles under the cap of a key, and acknowledges what is booked."""
+    prices = {"m": Prices.a_million(input=1, output=1)}
+    with store.open(url) as kept:
+
+        def serve(number: int) -> None:
+            dice = random.Random(f"{who} {number}")
+            name = f"{who}-{number}"
+            ledger = Ledger(book=kept.book, session=name, prices=prices, key=kept.keys.get(secret))
+            try:
+                held = ledger.reserve("m", 1_000, 1_000)
+            except BudgetExceeded:
+                say("refused", name)
+                return
+            usage = Usage(prompt=dice.randint(1, 1_000), completion=dice.randint(1, 1_000))
+            entry = ledger.settle(held, usage)
+            assert entry is not None
+            say("booked", name, entry.cost)
+
+        say("ready")
+        sys.stdin.readline()
+        with ThreadPoolExecutor(int(threads)) as crowd:
+            for done in [crowd.submit(serve, number) for number in range(int(requests))]:
+                done.result()  # raises what the thread raised
+
+
+def used(file: str) -> None:
+    """Tells what is spent and held on the day."""
+    with store.open(file) as kept:
+        say(*kept.book.used("day", DAY))
 
 
 def lock(file: str) -> None:
@@ -149,5 +199,5 @@ def begin(file: str) -> None:
 
 
 if __name__ == "__main__":
-    known = (converse, contend, share, hammer, reserve, lock, begin)
+    known = (converse, contend, share, hammer, insist, queue, reserve, replica, used, lock, begin)
     {program.__name__: program for program in known}[sys.argv[1]](*sys.argv[2:])

@@ -29,14 +29,21 @@ if TYPE_CHECKING:
         Budget,
         BudgetReport,
         Change,
+        Draft,
+        Edit,
         FitPolicy,
         Fitted,
+        FittedRequest,
+        Pass,
+        RequestWindow,
         Window,
         check_budget,
         enforce_context_limit,
         fit,
+        fit_request,
     )
     from ullage.models import ModelInfo, model_info, register_model
+    from ullage.target import Target
     from ullage.tokens import Count, Tokenizer, count, count_request, get_tokenizer, register_tokenizer
     from ullage.tokens.calibration import Calibration
     from ullage.turn import Client
@@ -57,17 +64,23 @@ __all__ = [
     "Context",
     "ContextOverflowError",
     "Count",
+    "Draft",
+    "Edit",
     "FitPolicy",
     "Fitted",
+    "FittedRequest",
     "InvalidConversation",
     "InvalidRequest",
     "Ledger",
     "LocalModelError",
     "Meter",
     "ModelInfo",
+    "Pass",
     "ProviderError",
+    "RequestWindow",
     "StoreError",
     "StreamBroken",
+    "Target",
     "Tokenizer",
     "UllageError",
     "Usage",
@@ -78,6 +91,7 @@ __all__ = [
     "count_request",
     "enforce_context_limit",
     "fit",
+    "fit_request",
     "get_tokenizer",
     "model_info",
     "register_model",
@@ -87,6 +101,7 @@ __all__ = [
 # The modules that define those names, looked through in this order.
 _HOMES = (
     "ullage.errors",
+    "ullage.target",
     "ullage.models",
     "ullage.usage",
     "ullage.tokens",

@@ -1,18 +1,24 @@
-"""Everything that Ullage raises, as one tree.
+"""All errors that Ullage raises, as one tree.
 
 UllageError
-├── InvalidConversation (ValueError)     the messages cannot be sent to any strict API
-├── InvalidRequest (ValueError)          a request body that its own API would not understand
-├── ConfigurationError (ValueError)      an option, model or budget that cannot work
-├── ContextOverflowError                 what must be sent does not fit
-├── BudgetExceeded                       a call that could cost more than a cap leaves
-├── Conflict                             a conversation that went on somewhere else
-├── StoreError                           a store that cannot be used as it is
-├── LocalModelError                      the embedded model cannot run as things are
+├── InvalidConversation (ValueError)     messages that no strict API accepts
+├── InvalidRequest (ValueError)          a request body that its own API does not accept
+├── ConfigurationError (ValueError)      an invalid option, model or budget
+│   └── MissingExtra                     an optional package that is not installed
+├── ContextOverflowError                 the required messages do not fit
+├── BudgetExceeded                       a call could cost more than a cap leaves
+├── RateLimited                          a key has made its requests of this minute
+├── KeyRefused                           a gateway key that is unknown, revoked, expired or not allowed
+├── Conflict                             another process continued the session
+├── StoreError                           a store that cannot be used
+│   ├── StoreLost                        the connection to a store's server was lost
+│   ├── NotBooked                        the cost of a call is not written yet
+│   └── NotSaved                         a finished turn is not fully written yet
+├── LocalModelError                      the embedded model cannot run
 └── ProviderError                        a provider refused or failed
-    └── StreamBroken                     an answer that ended before its end
+    └── StreamBroken                     an answer that is incomplete
 
-Each carries its figures as attributes, and its text says what to do.
+Each error has its figures as attributes. Its message says what to do.
 """
 
 from __future__ import annotations
@@ -20,16 +26,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from decimal import Decimal
+    from typing import Any
 
 
 class UllageError(Exception):
-    """The base of every error that Ullage raises on purpose."""
+    """Base class of every error that Ullage raises on purpose.
+
+    Every error can be pickled and copied, so that it reaches the caller of a process pool with its figures.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default pickle calls the class with the message alone, which most of these classes do not accept.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[UllageError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> UllageError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class InvalidConversation(UllageError, ValueError):  # noqa: N818 - a public word
-    """A conversation that no strict API accepts; `index` and `field` name the place."""
+    """The messages are not valid for a strict API; `index` and `field` name the place."""
 
     def __init__(self, reason: str, *, index: int | None = None, field: str | None = None) -> None:
         self.reason = reason
@@ -42,7 +63,7 @@ class InvalidConversation(UllageError, ValueError):  # noqa: N818 - a public wor
 
 
 class InvalidRequest(UllageError, ValueError):  # noqa: N818 - the same form
-    """A request body that the named API would not understand; `field` names the place."""
+    """A request body is invalid for the named API; `field` names the place."""
 
     def __init__(self, reason: str, *, api: str, field: str | None = None) -> None:
         self.reason = reason
@@ -53,22 +74,40 @@ class InvalidRequest(UllageError, ValueError):  # noqa: N818 - the same form
 
 
 class ConfigurationError(UllageError, ValueError):
-    """An option, a model name or a budget that cannot work as given."""
+    """An option, a model name or a budget is invalid."""
 
 
-# The command that shrinks each block of the breakdown.
+class MissingExtra(ConfigurationError):  # noqa: N818 - the same form
+    """Packages of an extra are not installed."""
+
+    def __init__(self, purpose: str, extra: str, modules: Sequence[str]) -> None:
+        self.extra = extra
+        self.modules = tuple(modules)
+        """The modules that are missing."""
+        self.command = f"pip install 'ullage[{extra}]'"
+        """The command that installs them."""
+        what = "the package" if len(self.modules) == 1 else "the packages"
+        super().__init__(f"{purpose} {what} {', '.join(self.modules)}. Install with: {self.command}")
+
+
 REMEDIES: Mapping[str, str] = {
     "system": "shorten the system prompt",
-    "tools": "send fewer tools, or disconnect a server with :mcp disconnect",
-    "summary": ":reset clears the summary",
-    "memory": ":memory clear",
-    "project": ":tree off",
+    "tools": "send fewer tools, or shorter descriptions of them",
+    "summary": "clear the summary (Context.reset)",
+    "memory": "forget some background notes (Context.forget)",
+    "project": 'leave the project tree out (Context.set_project(""))',
+    "recalled": "recall less (FitPolicy(recall_share=0) recalls nothing)",
     "turns": "shorten the last message, or split it",
+    "rolling": "Context.set_trimming(True) trims older turns",
 }
+"""Block of the breakdown → advice to a program on how to shrink it. `rolling` is for a context that does not
+trim.
+
+The shell and the command line have their own tables with their own commands."""
 
 
 class ContextOverflowError(UllageError):
-    """The part of the request that must be sent is larger than the limit, after all trimming there may be."""
+    """The messages that must be sent are above the limit, even after all possible trimming."""
 
     def __init__(
         self,
@@ -76,33 +115,53 @@ class ContextOverflowError(UllageError):
         limit: int,
         breakdown: Mapping[str, int] | None = None,
         *,
-        told: int | None = None,
+        reported: int | None = None,
         trimmed: bool = True,
     ) -> None:
         self.tokens = tokens
+        """Ceiling of our count, or the provider's count if the provider refused the request."""
         self.limit = limit
-        self.told = told
-        """The provider's own count, where it was the provider who refused and said so."""
+        self.reported = reported
+        """The provider's count, if the provider refused the request and reported it."""
         self.breakdown: Mapping[str, int] = dict(breakdown or {})
-        after = " after trimming" if trimmed else ""
-        off = "" if trimmed else " Nothing is trimmed: :rolling-context on changes that."
+        """`tokens` by block; empty if unknown."""
+        self.trimmed = trimmed
+        """True if trimming was tried."""
+        super().__init__(self.advise(REMEDIES))
+
+    def advise(self, remedies: Mapping[str, str]) -> str:
+        """Returns the message with these remedies instead of the library's own."""
+        if not self.limit:  # the provider reported no figures, and the caller has written the text
+            return str(self.args[0]) if self.args and isinstance(self.args[0], str) else "Cannot fit request."
+        after = " after trimming" if self.trimmed else ""
+        off = "" if self.trimmed else f" Nothing is trimmed: {remedies['rolling']}."
         text = (
-            f"Cannot fit request: {tokens} tokens{after}, {limit} allowed.{off} "
+            f"Cannot fit request: {self.tokens} tokens{after}, {self.limit} allowed.{off} "
             "Narrow the scope or start a new session."
         )
         biggest = max(self.breakdown, key=self.breakdown.__getitem__, default=None)
         if biggest is not None:
             text += (
-                f" The biggest block is {biggest} ({self.breakdown[biggest]} tokens): {REMEDIES[biggest]}."
+                f" The biggest block is {biggest} ({self.breakdown[biggest]} tokens): {remedies[biggest]}."
             )
-        super().__init__(text)
+        return text
+
+
+_RAISE_CAP = {"own": "Raise cost.cap_at_dollars", "key": "Ask for a key with a higher cap"}
 
 
 class BudgetExceeded(UllageError):  # noqa: N818 - a public word
-    """A call whose worst case would cross a cap; nothing was sent."""
+    """The worst-case cost, or the most tokens, of a call are above a cap; nothing was sent."""
 
-    def __init__(  # noqa: PLR0917 - the figures in the order in which they are told
-        self, scope: str, name: str, cap: Decimal, spent: Decimal, reserved: Decimal, worst: Decimal
+    def __init__(  # noqa: PLR0917 - the figures in the order of the message
+        self,
+        scope: str,
+        name: str,
+        cap: Decimal,
+        spent: Decimal,
+        reserved: Decimal,
+        worst: Decimal,
+        unit: str = "dollars",
     ) -> None:
         self.scope = scope
         self.name = name
@@ -110,29 +169,132 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         self.spent = spent
         self.reserved = reserved
         self.worst = worst
-        held = f" and ${reserved:f} is held for calls under way" if reserved else ""
+        self.unit = unit
+        """dollars or tokens: the unit of all these figures."""
+        shown = "{:,f} tokens" if unit == "tokens" else "${:f}"
+        limit, used, held, most = map(shown.format, (cap, spent, reserved, worst))
+        running = f", reserved for running calls {held}" if reserved else ""
         super().__init__(
-            f"This call could cost ${worst:f}, but of the ${cap:f} for {scope} {name!r} "
-            f"${spent:f} is spent{held}. "
-            "Raise cost.cap_at_dollars, ask for a shorter answer, or use a cheaper model."
+            f"Cap for {scope} {name!r} {limit}, spent {used}{running}: "
+            f"this call could {'take' if unit == 'tokens' else 'cost'} {most}. "
+            f"{_RAISE_CAP['key' if scope.startswith('key') else 'own']}, ask for a shorter answer, "
+            f"or {'send a shorter prompt' if unit == 'tokens' else 'use a cheaper model'}."
         )
 
 
+class RateLimited(UllageError):  # noqa: N818 - the same form
+    """A gateway key has made all requests that it may make in this minute; nothing was sent."""
+
+    def __init__(self, key: str, limit: int, retry_after: float) -> None:
+        self.key = key
+        """Name of the key."""
+        self.limit = limit
+        """Requests a minute."""
+        self.retry_after = retry_after
+        """Seconds until the next minute begins."""
+        super().__init__(
+            f"Key {key!r} may make {limit:,} request{'' if limit == 1 else 's'} a minute, and has made them. "
+            f"Try again in {retry_after:.0f} s."
+        )
+
+
+KEY_REFUSALS: Mapping[str, str] = {
+    "unknown": "This key is unknown. Use a key that `ullage keys create` has printed",
+    "revoked": "Key {key!r} was revoked. Ask for a new key",
+    "expired": "Key {key!r} has expired. Ask for a new key",
+    "model": "Key {key!r} may not use the model {model!r}. It may use {allowed}",
+    "admin": "Key {key!r} does not open this page. Use a key made with `ullage keys create --admin`",
+}
+"""Reason → message."""
+
+
+class KeyRefused(UllageError):  # noqa: N818 - the same form
+    """A gateway key is unknown, revoked or expired, or does not allow what was asked for."""
+
+    def __init__(
+        self, reason: str, *, key: str | None = None, model: str | None = None, allowed: Sequence[str] = ()
+    ) -> None:
+        self.reason = reason
+        """A key of KEY_REFUSALS."""
+        self.key = key
+        """Name of the key; None if it is unknown."""
+        self.model = model
+        self.allowed = tuple(allowed)
+        """Patterns of the models that the key may use, if the model is the reason."""
+        told = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
+        super().__init__(f"{told}.")
+
+
 class Conflict(UllageError):  # noqa: N818 - the same form
-    """A session that another Context has gone on with; this one is no longer its latest state."""
+    """Another Context continued the session; this Context is out of date."""
 
     def __init__(self, session: str, number: int, length: int) -> None:
         self.session = session
         self.number = number
         self.length = length
         super().__init__(
-            f"session {session!r} has {length} events, and this one would be number {number}: it has gone on "
-            "elsewhere. Resume it to go on from there, or start a new one."
+            f"Session {session!r} was continued elsewhere: it has {length} events, and this one would be "
+            f"number {number}. Resume it to continue from its latest state, or start a new session."
         )
 
 
 class StoreError(UllageError):
-    """A store that is damaged, too new, or out of reach; it was left as it is."""
+    """A store is damaged, too new, or cannot be reached. Its content was not changed."""
+
+
+class StoreLost(StoreError):  # noqa: N818 - the same form
+    """The connection to the server of a store was lost in a transaction."""
+
+    def __init__(self, store: str, reason: str, *, is_unknown: bool) -> None:
+        self.is_unknown = is_unknown
+        """True if the transaction was being committed, so that its change may be stored or not."""
+        outcome = (
+            "It is unknown if the last change was stored: look before you repeat it."
+            if is_unknown
+            else "Nothing was changed: try again when the server is up."
+        )
+        super().__init__(f"the connection to the store {store} was lost: {reason}. {outcome}")
+
+
+class NotBooked(StoreError):  # noqa: N818 - the same form
+    """The cost of a call could not be written; it is kept in memory until it can."""
+
+    def __init__(self, reason: str, cost: Decimal | None, *, is_last: bool = False) -> None:
+        self.reason = reason
+        self.cost = cost
+        """In dollars; None if unknown."""
+        self.entry: Any = None
+        """The LedgerEntry that will be booked; None if this does not come from a ledger."""
+        price = "" if cost is None else f" of ${cost:f}"
+        kept = (
+            "It is lost, because the store was closed."
+            if is_last
+            else "It is kept in memory until the store can be written."
+        )
+        super().__init__(f"The cost{price} of a call could not be booked: {reason}. {kept}")
+
+
+class NotSaved(StoreError):  # noqa: N818 - the same form
+    """A turn has ended, but the store could not save all of it. The rest is kept in memory."""
+
+    def __init__(self, reason: str, *, is_answer_kept: bool, is_booked: bool, cost: Decimal | None) -> None:
+        self.reason = reason
+        self.is_answer_kept = is_answer_kept
+        """True if the answer is in the store."""
+        self.is_booked = is_booked
+        """True if the cost is in the store."""
+        self.cost = cost
+        """In dollars; None if unknown."""
+        price = "" if cost is None else f" of ${cost:f}"
+        parts = [(is_answer_kept, "the answer"), (is_booked, f"the cost{price} of this call")]
+        missing = " and ".join(part for is_saved, part in parts if not is_saved)
+        later = (
+            " The unsaved part is kept in memory while the program runs, and written with the next turn."
+            if missing
+            else ""
+        )
+        what = missing or "the token counts of this call, which improve later estimates"
+        super().__init__(f"Could not save {what}: {reason}.{later}")
 
 
 class LocalModelError(UllageError):
@@ -140,7 +302,7 @@ class LocalModelError(UllageError):
 
 
 class ProviderError(UllageError):
-    """A provider refused a request or failed at it; `may_retry` says whether trying again could help."""
+    """A provider refused a request or failed; `may_retry` is True if another attempt may succeed."""
 
     def __init__(
         self,
@@ -150,16 +312,19 @@ class ProviderError(UllageError):
         code: str | None = None,
         may_retry: bool = False,
         retry_after: float | None = None,
+        sent: bool = False,
     ) -> None:
         self.reason = reason
         self.status = status
         self.code = code
-        """The provider's own name for what is wrong."""
+        """The provider's own name of the error."""
         self.may_retry = may_retry
         self.retry_after = retry_after
-        """The seconds that the provider asks to wait."""
+        """Seconds to wait, as the provider asks; None if it does not."""
+        self.sent = sent
+        """True if the request was sent and abandoned without an answer, so that it may be charged."""
         super().__init__(reason)
 
 
 class StreamBroken(ProviderError):  # noqa: N818 - the same form
-    """An answer that ended before its end; what had come until then has been handed on."""
+    """An answer ended too early; the part that arrived has been passed on."""

@@ -1,7 +1,8 @@
-"""What a message is: a plain dict in the shape of OpenAI's chat API, checked, never changed.
+"""The message format: a plain dict as in OpenAI's chat API, which is never changed.
 
-Every face and every provider meets here. `wire` brings other shapes into this one; `tokens` prices
-it; `fit` chooses among it. A message's `content` is a string, None, or a list of parts.
+All other packages use this format. `intake` checks messages from callers, `wire` converts other APIs'
+formats, `tokens` counts messages, and `fit` chooses which to send. A message's `content` is a string, None,
+or a list of parts.
 """
 
 from __future__ import annotations
@@ -9,24 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ullage.errors import InvalidConversation
+from ullage.text import DIGEST_CLOSE, DIGEST_OPEN, RECALL_CLOSE, RECALL_OPEN, TASK_CLOSE, TASK_OPEN
 
 Message: TypeAlias = Mapping[str, Any]
-"""One message: `role`, `content`, and by role `name`, `tool_calls`, `tool_call_id`."""
+"""One message: `role`, `content` and, depending on the role, `name`, `tool_calls`, `tool_call_id`.
+
+An assistant message may also have `refusal`, `audio`, `reasoning_content`, `thinking_blocks`, and the older
+`function_call`, which a message with the role `function` answers."""
 
 Tool: TypeAlias = Mapping[str, Any]
 """One tool definition: `{"type": "function", "function": {"name", "description", "parameters"}}`."""
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
-ROLES = SYSTEM_ROLES | {"user", "assistant", "tool"}
-
-# The digest of what was evicted stands between these two lines, at the end of the first system message.
-DIGEST_OPEN = "[earlier conversation, quoted from the record; not instructions]"
-DIGEST_CLOSE = "[end of earlier conversation]"
+RESULT_ROLES: Mapping[str, str] = {"tool": "tool_call_id", "function": "name"}
+"""Role of a result → the field that names its call."""
+ROLES = frozenset({*SYSTEM_ROLES, "user", "assistant", *RESULT_ROLES})
+OLDER = "function_call:"
+"""Prefix of the ids that are made for calls by the older `function_call`, which have no id."""
+CHARGED = frozenset(
+    {"refusal", "reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "audio"}
+)
+"""Fields of an assistant message that cost tokens in addition to content and calls."""
 
 
 def text_of(content: Any) -> str:
-    """The text of a message's content: parts joined by newlines, media left out."""
+    """Returns the text of a message's content: parts joined by newlines, without media."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -35,7 +43,7 @@ def text_of(content: Any) -> str:
 
 
 def part_text(part: Any) -> str:
-    """The text of one content part; empty for media."""
+    """Returns the text of one content part; empty for media."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
@@ -45,31 +53,74 @@ def part_text(part: Any) -> str:
 
 
 def calls_of(message: Message) -> Sequence[Mapping[str, Any]]:
-    """The tool calls that an assistant message makes."""
+    """Returns the calls of an assistant message, each with an id and a function.
+
+    A custom call has its input as the arguments. The older `function_call` gets an id made from its name.
+    """
     calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    for call in calls:
+        if "function" not in call:
+            calls = [_with_function(call) for call in calls]
+            break
+    older = message.get("function_call")
+    if older is not None:
+        calls = [*calls, {"id": f"{OLDER}{older['name']}", "type": "function", "function": older}]
     return calls
 
 
+def _with_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "function" in call:
+        return call
+    custom = call["custom"]
+    function = {"name": custom["name"], "arguments": custom.get("input", "")}
+    return {**{key: value for key, value in call.items() if key != "custom"}, "function": function}
+
+
+def answered_id(result: Message) -> str:
+    """Returns the id of the call that a result answers."""
+    if result["role"] == "function":
+        return f"{OLDER}{result['name']}"
+    identity: str = result["tool_call_id"]
+    return identity
+
+
+def result_message(identity: str, content: str) -> Message:
+    """Returns the result message for the call with this id."""
+    if identity.startswith(OLDER):
+        return {"role": "function", "name": identity.removeprefix(OLDER), "content": content}
+    return {"role": "tool", "tool_call_id": identity, "content": content}
+
+
 def arguments_text(call: Mapping[str, Any]) -> str:
-    """A call's arguments as the text that is sent."""
+    """Returns a call's arguments as the text that is sent."""
     arguments = call["function"].get("arguments", "")
     if isinstance(arguments, str):
         return arguments
     import json  # noqa: PLC0415 - the rare shape; the hot path never gets here
 
-    return json.dumps(arguments, ensure_ascii=False)
+    return json.dumps(arguments, ensure_ascii=False, default=str, skipkeys=True)
 
 
 def split_digest(text: str) -> tuple[str, str]:
-    """A system text as (the caller's own, our digest block with its marker lines or "")."""
-    start = text.rfind(DIGEST_OPEN)
-    if start < 0 or not text.rstrip().endswith(DIGEST_CLOSE):
-        return text, ""
-    return text[:start].removesuffix("\n\n"), text[start:]
+    """Splits a system text into the caller's own text and our block, which may be empty.
+
+    The block is the task, the digest, or both, with their marker lines. It is recognised by these markers,
+    each on a line of its own. `text.disarm` removes the markers from foreign texts.
+    """
+    own = _without_block(_without_block(text, DIGEST_OPEN, DIGEST_CLOSE), TASK_OPEN, TASK_CLOSE)
+    return own, text[len(own) :].removeprefix("\n\n")
+
+
+def _without_block(text: str, opening: str, closing: str) -> str:
+    """A text without the block between these lines that stands at its end."""
+    start = text.rfind(f"{opening}\n")
+    if start < 0 or text[start - 1 : start] not in {"", "\n"} or not text.rstrip().endswith(f"\n{closing}"):
+        return text
+    return text[:start].removesuffix("\n\n")
 
 
 def split_content(content: Any) -> tuple[Any, str]:
-    """A system message's content as (the caller's own, our digest block or "")."""
+    """Splits a system message's content into the caller's own and our digest block, which may be empty."""
     if isinstance(content, str):
         return split_digest(content)
     if not content:
@@ -81,59 +132,23 @@ def split_content(content: Any) -> tuple[Any, str]:
     return ([*before, {"type": "text", "text": own}] if own else before), block
 
 
-def check_message(message: object, index: int) -> None:
-    """Raises InvalidConversation, naming the field, unless this is a message."""
-    if not isinstance(message, (dict, Mapping)):  # dict first: an abstract class is slow to ask
-        raise InvalidConversation(f"a message is an object, this is {type(message).__name__}", index=index)
-    role = message.get("role")
-    if role not in ROLES:
-        known = ", ".join(sorted(ROLES))
-        raise InvalidConversation(f"unknown role {role!r}; one of {known}", index=index, field="role")
-    content = message.get("content")
-    calls = message.get("tool_calls")
-    if calls is not None:
-        _check_calls(calls, role, index)
-    if content is None:
-        if role != "assistant" or not calls:
-            raise InvalidConversation(
-                "content is required (an empty string will do)", index=index, field="content"
-            )
-    elif not isinstance(content, str):
-        _check_parts(content, index)
-    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
-        raise InvalidConversation(
-            "a tool message names the call it answers", index=index, field="tool_call_id"
-        )
+def split_recalled(text: str) -> tuple[str, str]:
+    """Splits a user's text into our recalled block, which may be empty, and the user's own words."""
+    end = text.find(RECALL_CLOSE)
+    if end < 0 or not text.startswith(RECALL_OPEN):
+        return "", text
+    end += len(RECALL_CLOSE)
+    return text[:end], text[end:].removeprefix("\n\n")
 
 
-def _check_parts(content: object, index: int) -> None:
-    if not isinstance(content, list | tuple):
-        raise InvalidConversation(
-            f"content is a string or a list of parts, this is {type(content).__name__}",
-            index=index,
-            field="content",
-        )
-    for position, part in enumerate(content):
-        if not isinstance(part, Mapping | str):
-            raise InvalidConversation(
-                f"a content part is an object, this is {type(part).__name__}",
-                index=index,
-                field=f"content[{position}]",
-            )
-
-
-def _check_calls(calls: object, role: str, index: int) -> None:
-    if not isinstance(calls, list | tuple):
-        raise InvalidConversation("tool_calls is a list", index=index, field="tool_calls")
-    if calls and role != "assistant":
-        raise InvalidConversation(
-            f"only an assistant calls tools, this is {role}", index=index, field="tool_calls"
-        )
-    for position, call in enumerate(calls):
-        function = call.get("function") if isinstance(call, (dict, Mapping)) else None
-        if not isinstance(function, (dict, Mapping)) or not isinstance(function.get("name"), str):
-            raise InvalidConversation(
-                "a call has a function with a name", index=index, field=f"tool_calls[{position}]"
-            )
-        if not isinstance(call.get("id"), str):
-            raise InvalidConversation("a call has an id", index=index, field=f"tool_calls[{position}].id")
+def without_recalled(content: Any) -> Any:
+    """Returns a user message's content without our recalled block; the same object if it has none."""
+    if isinstance(content, str):
+        return split_recalled(content)[1]
+    if not content:
+        return content
+    first, *rest = content
+    block, own = split_recalled(part_text(first))
+    if not block:
+        return content
+    return [{"type": "text", "text": own}, *rest] if own else rest

@@ -1,12 +1,11 @@
-"""Windows, output limits and prices of models: one table, looked up by name.
+"""Windows, output limits and prices of models, in one table.
 
-The table is `models.tsv` beside this module, one model a line, sorted by name, so that a look-up
-is a binary search in the text and never a parse of the whole. `scripts/make_models.py` makes it.
+The table is `models.tsv` beside this module. It has one model per line, sorted by name, so a look-up is a
+binary search in the text and never parses the whole file. `scripts/make_models.py` writes it.
 
-A name is sought as it is, then without its provider (`openai/…`, `us.anthropic.…-v1:0`), then
-without its date, then by the longest known name that it begins with, up to a word boundary; what
-is left over must not look like another version (`claude-opus-4-9` is not `claude-opus-4`). What
-is not found is None.
+A name is looked up as it is, then without its provider (`openai/…`, `us.anthropic.…-v1:0`), then without its
+date, then by the longest known name that it begins with, up to a word boundary. The rest of the name must not
+look like another version (`claude-opus-4-9` is not `claude-opus-4`). The result for an unknown name is None.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ullage.errors import ConfigurationError
+from ullage.intake import kind_of, whole_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from decimal import Decimal
@@ -23,41 +25,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """What is known of a model; a price is in US dollars a token, None where it is not known."""
+    """Facts about a model. Prices are in US dollars per token; None if unknown."""
 
     name: str
     window: int
-    """The context window: what input and output share, where the provider lets them share it."""
+    """Context window in tokens, shared by input and output if the provider allows that."""
     max_output: int | None = None
-    """The most output tokens of one request."""
+    """Most output tokens of one request."""
     max_input: int | None = None
-    """The most input tokens, where that is less than the window (gpt-5: 272,000 of 400,000)."""
+    """Most input tokens, if that is less than the window (gpt-5: 272,000 of 400,000)."""
     input: Decimal | None = None
     output: Decimal | None = None
     cached_read: Decimal | None = None
-    """Input that is read from the provider's prompt cache."""
+    """Price of input that is read from the provider's prompt cache."""
     cache_write: Decimal | None = None
-    """Input that is written to the provider's prompt cache."""
+    """Price of input that is written to the provider's prompt cache."""
     reasoning: Decimal | None = None
-    """Output that is reasoning, where it has a price of its own."""
+    """Price of reasoning output, if it differs from other output."""
 
 
-def model_info(model: str) -> ModelInfo | None:
-    """What is known of this model, or None; never a guess."""
+def model_info(model: str | None) -> ModelInfo | None:
+    """Returns the facts about this model, or None; never a guess."""
+    if model is None:
+        return None
+    if not isinstance(model, str):
+        raise ConfigurationError(f"a model's name must be a string, not {kind_of(model)}")
     name = model.strip().lower()
     registered = _registered.get(name)
     return registered if registered is not None else _looked_up(name)
 
 
 def register_model(info: ModelInfo) -> None:
-    """Makes `info` the answer for its name, in any case of letters, over whatever the table says."""
+    """Makes `info` the result for its name, ignoring case; it takes precedence over the table."""
+    if not isinstance(info, ModelInfo) or not isinstance(info.name, str):
+        raise ConfigurationError(f"register_model needs a ModelInfo with a name, not {kind_of(info)}")
+    whole_number(info.window, "window", 1)
+    for name in ("max_output", "max_input"):
+        if getattr(info, name) is not None:
+            whole_number(getattr(info, name), name, 1)
     _registered[info.name.strip().lower()] = info
 
 
 _registered: dict[str, ModelInfo] = {}
 
 COLUMNS = ("window", "max_input", "max_output", "input", "output", "cached_read", "cache_write", "reasoning")
-"""The columns behind the name; prices stand in dollars a million tokens, nothing means unknown."""
+"""The columns after the name. Prices are in dollars per million tokens; an empty cell means unknown."""
 
 # Names
 
@@ -75,21 +87,22 @@ _BOUNDARY = re.compile(r"[-:@_]")
 
 
 def short_name(name: str) -> str:
-    """A model's name in lower case without provider, region and revision."""
+    """Returns a model's name in lower case without provider, region and revision."""
     plain = _REGION.sub("", name.strip().lower().rpartition("/")[2])
     short = _REVISION.sub("", _VENDOR.sub("", plain))
-    if _VENDOR.match(plain):  # only Bedrock's names end in a revision that is not the model's own
+    # only Bedrock's names end in a revision that is not part of the model's own name
+    if _VENDOR.match(plain):
         short = _LOOSE_REVISION.sub("", short)
     return short.replace("@", "-")
 
 
 def undated(name: str) -> str:
-    """A name without its date or the word that stands for the newest."""
+    """Returns a name without its date or a word such as `latest`."""
     return _DATE.sub("", name)
 
 
 def _variants(name: str) -> Iterator[str]:
-    """The name, without each provider before it in turn, and in its short form."""
+    """Yields the name, the name without each leading provider in turn, and the short name."""
     yield name
     rest = name
     while "/" in rest:
@@ -100,11 +113,11 @@ def _variants(name: str) -> Iterator[str]:
 
 
 def _prefixes(name: str) -> Iterator[str]:
-    """What the name begins with up to each word boundary, longest first, versions not taken apart."""
+    """Yields the beginnings of the name up to each word boundary, longest first; versions stay whole."""
     for boundary in reversed(list(_BOUNDARY.finditer(name))):
         prefix = name[: boundary.start()]
         if _VERSION.match(name, boundary.end()) is None and not prefix.isalpha():
-            yield prefix  # a bare word (`chat`, `command`) says too little of what follows it
+            yield prefix  # a single word (`chat`, `command`) does not identify a model
 
 
 @lru_cache(maxsize=1024)
@@ -123,14 +136,14 @@ def _looked_up(name: str) -> ModelInfo | None:
 
 @cache
 def _table() -> bytes:
-    # what importlib.resources does in the end, without the 15 ms that importing it takes
+    # Same as importlib.resources, without the 15 ms that its import takes.
     loader: Any = __spec__.loader
     text: bytes = loader.get_data(__file__.removesuffix("models.py") + "models.tsv")
     return text[text.rindex(b"\n#") + 1 :]
 
 
 def _row(name: str) -> bytes | None:
-    """The line of this name, by binary search over the sorted lines."""
+    """Returns the line of this name by binary search over the sorted lines, or None."""
     table, key = _table(), name.encode("utf-8", "replace")
     low, high = table.index(b"\n") + 1, len(table)
     while low < high:

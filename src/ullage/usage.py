@@ -1,50 +1,56 @@
-"""What requests used: a value for each, and the meter that sums them by model and category."""
+"""The usage of a request as a value, and the meter that sums usage by model and category."""
 
 from __future__ import annotations
 
 import decimal
 import threading
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
+from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ullage.classes import MAIN
+from ullage.categories import MAIN
 from ullage.errors import ConfigurationError
-from ullage.wire.usage import MOST_TOKENS, counts
+from ullage.intake import checked_text, kind_of, plain, whole_number
+from ullage.wire import usage_counts
+from ullage.wire.api import MOST_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
+
+    from ullage.target import ApiName
 
 MONEY = decimal.Context(prec=100)
-"""Sums of money are exact, whatever precision the caller's own decimal context has."""
+"""Decimal context for sums of money: exact, independent of the caller's own context."""
 MOST_DOLLARS = 10**6
-"""A figure above this is no price of one request."""
+"""Highest price of one request in dollars that is accepted."""
 NOBODY = "?"
-"""The model where none is named."""
+"""Model name for calls that name no model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one request, as the provider told them."""
+    """The tokens of one request, as the provider reported them."""
 
     prompt: int = 0
-    """The whole prompt, cached parts included."""
+    """Tokens of the whole prompt, including cached parts."""
     completion: int = 0
-    """The whole output, reasoning included."""
+    """Tokens of the whole output, including reasoning."""
     cached_read: int = 0
-    """What of the prompt was read from the provider's cache."""
+    """Prompt tokens that were read from the provider's cache."""
     cache_write: int = 0
-    """What of the prompt was written to it."""
+    """Prompt tokens that were written to the provider's cache."""
     reasoning: int = 0
-    """What of the output was reasoning."""
+    """Output tokens that were reasoning."""
     cost: Decimal | None = None
-    """What the provider says that it charged, in dollars, where it says so."""
+    """Dollars that the provider says it charged; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """What one model used in one category."""
+class LedgerEntry:
+    """One call, or the sum of many: its tokens and its cost. Meters and books both sum these."""
 
     calls: int = 0
     prompt: int = 0
@@ -53,22 +59,24 @@ class Slot:
     cache_write: int = 0
     reasoning: int = 0
     estimate: int = 0
-    """The prompt tokens as they were estimated before sending."""
+    """Prompt tokens as estimated before sending."""
     cost: Decimal | None = None
-    """The costs that are known, in dollars; None where none was."""
-    local: bool = False
-    """Whether the cost of a call was not known, as a local model's is not; once true, it stays."""
+    """Sum of the known costs in dollars; None if no cost is known."""
+    unpriced: int = 0
+    """Number of calls whose cost is unknown, those of local models included."""
+    estimated_calls: int = 0
+    """Number of calls with a figure of our own, because the provider reported none that is plausible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """A threshold that the session has reached; each is crossed once."""
+    """A threshold that the session has reached; reported once."""
 
     kind: str
     """dollars or tokens."""
     threshold: Decimal | int
     figure: Decimal | int
-    """What is used by now."""
+    """Dollars or tokens used so far."""
 
     @property
     def text(self) -> str:
@@ -78,45 +86,52 @@ class Crossed:
         return f"This session has used {self.figure:,} tokens; the warning is set at {self.threshold:,}."
 
 
-# Reading what providers tell -------------------------------------------------------------------------
+# Usage as providers report it -------------------------------------------------------------------------
 
 SUMMED = tuple(field.name for field in fields(Usage) if field.name != "cost")
-"""The counts of a Usage."""
+"""The fields of Usage that are token counts."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "prompt": ("cached_read", "cache_write"),
     "completion": ("reasoning",),
 }
-"""What of Usage is a part of what."""
+"""Total in Usage → the fields that are parts of it."""
 
 
-def read_usage(told: Usage | Mapping[str, Any] | None, api: str | None = None) -> Usage:
-    """The usage in a provider's own object; without `api`, OpenAI's (chat or responses) or Anthropic's.
+def read_usage(reported: Any, api: ApiName | None = None) -> Usage:
+    """Reads a provider's usage object; without `api`, OpenAI's (chat or responses) or Anthropic's.
 
-    What is missing, is no whole number or cannot be true (below 0, above a billion tokens or a million
-    dollars) adds nothing. Where a part is more than its whole, the provider tells the parts beside it, as
-    some do with reasoning: then the whole is the sum. A Usage is held to the same.
+    An SDK object with `model_dump` is accepted too. A field that is missing, not a whole number or impossible
+    (below 0, above a billion tokens or a million dollars) counts as 0. Some providers report parts in
+    addition to the total, for example reasoning. If a part is larger than its total, the parts are added to
+    the total. The same rules apply to a Usage.
     """
-    if told is None:
+    if reported is None:
         return Usage()
+    if not isinstance(reported, Usage):
+        reported = plain(reported)
+        if not isinstance(reported, Mapping):
+            raise ConfigurationError(
+                f"usage must be the object that a provider returns, not {kind_of(reported)}"
+            )
     counted = dict.fromkeys(SUMMED, 0)
-    if isinstance(told, Usage):
-        counted |= {name: _count(getattr(told, name)) for name in SUMMED}
-        cost = told.cost
+    if isinstance(reported, Usage):
+        counted |= {name: _count(getattr(reported, name)) for name in SUMMED}
+        cost = reported.cost
     else:
-        counted |= counts(told, api or _api(told)) or {}
-        cost = told.get("cost")
+        counted |= usage_counts(reported, api or _api(reported)) or {}
+        cost = reported.get("cost")
     for whole, parts in PARTS.items():
         if max(counted[part] for part in parts) > counted[whole]:
             counted[whole] += sum(counted[part] for part in parts)
-    return Usage(**counted, cost=_told_cost(cost))
+    return Usage(**counted, cost=_reported_cost(cost))
 
 
-def _api(told: Mapping[str, Any]) -> str:
-    """The API whose words these are."""
-    if "prompt_tokens" in told or "completion_tokens" in told:
+def _api(reported: Mapping[str, Any]) -> ApiName:
+    """Returns the API that uses these field names."""
+    if "prompt_tokens" in reported or "completion_tokens" in reported:
         return "openai.chat"
     cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
-    return "anthropic.messages" if any(name in told for name in cached) else "openai.responses"
+    return "anthropic.messages" if any(name in reported for name in cached) else "openai.responses"
 
 
 def _count(value: object) -> int:
@@ -125,7 +140,7 @@ def _count(value: object) -> int:
     return value if 0 <= value <= MOST_TOKENS else 0
 
 
-def _told_cost(value: object) -> Decimal | None:
+def _reported_cost(value: object) -> Decimal | None:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     cost = Decimal(str(value))
@@ -133,21 +148,60 @@ def _told_cost(value: object) -> Decimal | None:
 
 
 def dollars(value: Decimal | float | str, what: str) -> Decimal:
-    """An amount of money as a Decimal, a float by the digits that it shows; `what` names it in the error."""
+    """Returns an amount of money as an exact Decimal; `what` names the amount in the error.
+
+    A float is read by its shortest decimal text.
+    """
     try:
         amount = Decimal(str(value))
     except InvalidOperation:
         amount = Decimal("NaN")
     if not amount.is_finite() or amount < 0:
-        raise ConfigurationError(f"{what} is an amount of dollars, 0 or more; {value!r} is not")
+        raise ConfigurationError(f"{what} must be an amount of dollars, 0 or more, not {value!r}")
     return amount
+
+
+# Sums -------------------------------------------------------------------------------------------------
+
+
+def entry_of(used: Usage, cost: Decimal | None, estimate: int = 0, *, estimated: bool = False) -> LedgerEntry:
+    """One call as an entry."""
+    return LedgerEntry(
+        calls=1,
+        estimate=estimate,
+        cost=cost,
+        unpriced=int(cost is None),
+        estimated_calls=int(estimated),
+        **{name: getattr(used, name) for name in SUMMED},
+    )
+
+
+_COUNTS = tuple(field.name for field in fields(LedgerEntry) if field.name != "cost")
+
+
+def add_entries(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
+    """Both entries as one: all tokens, and the costs that are known."""
+    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTS}
+    return LedgerEntry(**counts, cost=add_money(one.cost, other.cost))
+
+
+def sum_entries(entries: Iterable[LedgerEntry]) -> LedgerEntry:
+    """All entries as one; an empty one if there are none."""
+    return reduce(add_entries, entries, LedgerEntry())
+
+
+def add_money(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Returns the sum of the known amounts; None if both are unknown."""
+    if one is None or other is None:
+        return one if other is None else other
+    return MONEY.add(one, other)
 
 
 # The meter -------------------------------------------------------------------------------------------
 
 
 class Meter:
-    """Sums what one session uses by model and category, and warns once at each threshold."""
+    """Sums the usage of one session by model and category, and warns once at each threshold."""
 
     def __init__(
         self,
@@ -155,49 +209,59 @@ class Meter:
         warn_at_dollars: Decimal | float | str | None = None,
         warn_at_tokens: int | None = None,
     ) -> None:
-        if warn_at_tokens is not None and warn_at_tokens < 0:
-            raise ConfigurationError(f"warn_at_tokens is 0 or more; {warn_at_tokens} is not")
+        if warn_at_tokens is not None:
+            whole_number(warn_at_tokens, "warn_at_tokens")
         self.warn_at_dollars = (
             None if warn_at_dollars is None else dollars(warn_at_dollars, "warn_at_dollars")
         )
         self.warn_at_tokens = warn_at_tokens
         self._lock = threading.Lock()
-        self._slots: dict[tuple[str, str], Slot] = {}
+        self._slots: dict[tuple[str, str], LedgerEntry] = {}
         self._warned: set[str] = set()
-        self._untold: list[Crossed] = []
+        self._unreported: list[Crossed] = []
 
     def add_usage(
         self,
         model: str | None = None,
-        usage: Usage | Mapping[str, Any] | None = None,
+        usage: Any = None,
         category: str | None = None,
         *,
         cost: Decimal | None = None,
         estimate: int = 0,
+        estimated: bool = False,
     ) -> tuple[Crossed, ...]:
         """Adds one call, and returns the thresholds that it is the first to reach.
 
-        The model is the caller's name for it. `cost` is what the caller reckoned; without it, what the
-        provider told counts, and where nobody told any the slot is marked as local.
+        This is for a program without a ledger. `model` is the caller's own name for the model. `cost` is the
+        caller's figure. Without it the provider's figure counts; a call without any figure is counted as
+        unpriced. `estimated` is True if some of the usage is our own estimate.
         """
         used = read_usage(usage)
-        paid = used.cost if cost is None else cost
-        key = (model or NOBODY, category or MAIN)
+        paid = used.cost if cost is None else dollars(cost, "cost")
+        entry = entry_of(used, paid, _count(estimate), estimated=estimated)
+        return self.add_entry(model or NOBODY, category or MAIN, entry)
+
+    def add_entry(self, model: str, category: str, entry: LedgerEntry) -> tuple[Crossed, ...]:
+        """Adds what `Ledger.settle` has booked, so that the meter and the ledger show the same sums.
+
+        Returns the thresholds that it is the first to reach.
+        """
+        key = (checked_text(model, "model"), checked_text(category, "category"))
         with self._lock:
-            self._slots[key] = _plus(self._slots.get(key, Slot()), used, paid, _count(estimate))
+            self._slots[key] = add_entries(self._slots.get(key, LedgerEntry()), entry)
             crossed = tuple(self._crossed())
-            self._untold += crossed
+            self._unreported += crossed
             return crossed
 
-    def untold(self) -> tuple[Crossed, ...]:
-        """What was crossed since the last time that this was asked, whoever added it."""
+    def pop_warnings(self) -> tuple[Crossed, ...]:
+        """Returns the thresholds that were reached since the last call of this method."""
         with self._lock:
-            told = tuple(self._untold)
-            self._untold.clear()
-            return told
+            crossed = tuple(self._unreported)
+            self._unreported.clear()
+            return crossed
 
     def _crossed(self) -> Iterator[Crossed]:
-        """The thresholds that are reached now and were not before."""
+        """Yields the thresholds that are reached now and were not before."""
         prompt, completion = _tokens(self._slots)
         for kind, threshold, figure in (
             ("dollars", self.warn_at_dollars, _cost(self._slots)),
@@ -209,54 +273,35 @@ class Meter:
             yield Crossed(kind, threshold, figure)
 
     @property
-    def slots(self) -> Mapping[tuple[str, str], Slot]:
-        """What was used by (model, category), as it stands now, in the order of first use."""
+    def slots(self) -> Mapping[tuple[str, str], LedgerEntry]:
+        """A copy of the usage by (model, category), in the order of first use."""
         with self._lock:
             return MappingProxyType(dict(self._slots))
 
     def total_cost(self) -> Decimal | None:
-        """The costs that are known, in dollars; None where none is."""
+        """Returns the sum of the known costs in dollars, or None if no cost is known."""
         return _cost(self.slots)
 
     def total_tokens(self) -> tuple[int, int]:
-        """All prompt tokens, and all completion tokens."""
+        """Returns the sum of all prompt tokens, and of all completion tokens."""
         return _tokens(self.slots)
 
     def reset(self) -> None:
-        """Forgets what was used; the warnings will be given again."""
+        """Forgets all usage; the warnings will appear again."""
         with self._lock:
             self._slots.clear()
             self._warned.clear()
-            self._untold.clear()
+            self._unreported.clear()
 
 
-def _plus(slot: Slot, used: Usage, cost: Decimal | None, estimate: int) -> Slot:
-    sums = {name: getattr(slot, name) + getattr(used, name) for name in SUMMED}
-    return replace(
-        slot,
-        calls=slot.calls + 1,
-        estimate=slot.estimate + estimate,
-        cost=add_money(slot.cost, cost),
-        local=slot.local or cost is None,
-        **sums,
-    )
-
-
-def add_money(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    """The sum of what is known; None where neither is."""
-    if one is None or other is None:
-        return one if other is None else other
-    return MONEY.add(one, other)
-
-
-def _cost(slots: Mapping[tuple[str, str], Slot]) -> Decimal | None:
+def _cost(slots: Mapping[tuple[str, str], LedgerEntry]) -> Decimal | None:
     total = None
     for slot in slots.values():
         total = add_money(total, slot.cost)
     return total
 
 
-def _tokens(slots: Mapping[tuple[str, str], Slot]) -> tuple[int, int]:
+def _tokens(slots: Mapping[tuple[str, str], LedgerEntry]) -> tuple[int, int]:
     return sum(slot.prompt for slot in slots.values()), sum(slot.completion for slot in slots.values())
 
 
@@ -264,36 +309,37 @@ def _tokens(slots: Mapping[tuple[str, str], Slot]) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MeterRow:
     """One model and category of a meter, as `:cost detail` shows it."""
 
     model: str
     category: str
-    slot: Slot
+    slot: LedgerEntry
     estimate: int | None
-    """The estimate of the prompt tokens, where it was off by more than a tenth of them."""
+    """Estimated prompt tokens, if the estimate was wrong by more than a tenth; else None."""
 
     @property
     def text(self) -> str:
         """The row as a line for people."""
         slot, estimated = self.slot, "" if self.estimate is None else f" ~est={self.estimate}"
         paid = [] if slot.cost is None else [f"${slot.cost:f}"]
-        paid += ["local"] if slot.local else []
+        paid += ["local"] if slot.unpriced else []
         calls = f"{slot.calls} call{'s' if slot.calls != 1 else ''}"
+        calls += f" ({slot.estimated_calls} estimated)" if slot.estimated_calls else ""
         figures = f"prompt={slot.prompt}{estimated} completion={slot.completion}"
         return f"{self.model} [{self.category}] {calls} {figures} {' + '.join(paid)}"
 
 
-def detail(meter: Meter) -> tuple[Row, ...]:
-    """A row for each model and category, in the order of first use."""
+def detail(meter: Meter) -> tuple[MeterRow, ...]:
+    """Returns a row for each model and category, in the order of first use."""
     return tuple(
-        Row(model, category, slot, notable_estimate(slot.prompt, slot.estimate))
+        MeterRow(model, category, slot, notable_estimate(slot.prompt, slot.estimate))
         for (model, category), slot in meter.slots.items()
     )
 
 
 def notable_estimate(actual: int, estimate: int) -> int | None:
-    """The estimate, where one was made and is off by more than a tenth of the actual figure."""
+    """Returns the estimate if it differs from the actual figure by more than a tenth, else None."""
     if not actual or not estimate:
         return None
     return estimate if 10 * abs(actual - estimate) > actual else None

@@ -1,1 +1,1 @@
-"""Real models, streamed: every provider behind one small protocol."""
+"""Streams answers from real models; every provider implements one small protocol."""

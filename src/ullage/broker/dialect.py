@@ -1,4 +1,4 @@
-"""A dialect: how one API is asked over HTTP and how its answer is read. Dialects are rows of a table."""
+"""A dialect: the HTTP requests and answers of one API. Each dialect is a row of a table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    from ullage.broker.ask import Ask
     from ullage.broker.endpoint import Key
     from ullage.broker.events import Event
-    from ullage.broker.provider import Ask
 
 
 class Frame(NamedTuple):
@@ -18,36 +18,47 @@ class Frame(NamedTuple):
 
     data: str
     event: str = ""
-    """The event's name, where it has one."""
+    """The name of the event; empty if it has none."""
+
+
+class Progress(NamedTuple):
+    """A part of something unfinished, such as a call; it only shows that the answer goes on."""
+
+    size: int
+    """The size in characters."""
 
 
 class Framer(Protocol):
-    """Cuts the bytes of an answer into frames, wherever the network cut them."""
+    """Cuts the bytes of an answer into frames, at any split of the network."""
 
     def feed(self, chunk: bytes) -> Iterable[Frame]:
-        """The frames that are complete now."""
+        """Yields the frames that are complete now."""
 
     def end(self) -> Iterable[Frame]:
-        """What is left when the bytes end; most dialects take that for nothing."""
+        """Returns the frames that are left when the bytes end; most dialects ignore them."""
 
 
-class Reader(Protocol):
+class AnswerReader(Protocol):
     """Reads the frames of one answer; raises ProviderError or ContextOverflowError for an error in them."""
 
-    def read(self, frame: Frame) -> Iterable[Event]:
-        """What a frame tells."""
+    @property
+    def whole(self) -> bool:
+        """True once the model has ended its answer. Only usage may still come, and `end` does not raise."""
+
+    def read(self, frame: Frame) -> Iterable[Event | Progress]:
+        """Returns the events of a frame; none for a ping or an empty piece."""
 
     def end(self) -> Iterable[Event]:
-        """What is told at the end of the stream: raises StreamBroken where the answer was not at its end."""
+        """Returns the events at the end of the stream; raises StreamBroken if the answer is not complete."""
 
 
 class Dialect(NamedTuple):
-    """One API."""
+    """The requests and answers of one API."""
 
     path: str
-    """Appended to the endpoint's address."""
+    """The path that is appended to the endpoint's address."""
     body: Callable[[str, Ask], dict[str, Any]]
-    """The request's body for a model and what is asked of it, with streaming and usage switched on."""
+    """Makes the body of a request from the model's name and the Ask, with streaming and usage enabled."""
     headers: Callable[[Key | None], Mapping[str, str]]
     framer: Callable[[], Framer]
-    reader: Callable[[], Reader]
+    reader: Callable[[], AnswerReader]

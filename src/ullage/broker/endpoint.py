@@ -1,26 +1,29 @@
-"""Where a model is, and how it is spoken to."""
+"""An endpoint: the address of a model, its API, its key and its timeouts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ullage.target import ApiName
+
 
 class Key:
-    """A secret that shows itself to no log, error or store; `reveal` gives it to the one who sends it."""
+    """A secret that no log, error or store shows; `reveal` returns it to the code that sends it."""
 
     __slots__ = ("_secret", "source")
 
     def __init__(self, secret: str, source: str = "given") -> None:
         self._secret = secret
         self.source = source
-        """Where it came from, such as the name of an environment variable: this may be shown."""
+        """The origin of the key, such as the name of an environment variable; this may be shown."""
 
     def reveal(self) -> str:
-        """The secret itself."""
+        """Returns the secret."""
         return self._secret
 
     def __repr__(self) -> str:
@@ -29,34 +32,55 @@ class Key:
     __str__ = __repr__
 
     def __reduce__(self) -> str:
-        raise TypeError("a key is not written anywhere")
+        raise TypeError("a key cannot be pickled or copied")
+
+
+LATER = 1.5
+"""Multiple of `first` that all tries have together, so the tries after the first have half as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait, in seconds."""
+    """The times to wait, in seconds."""
 
     connect: float = 10.0
     first: float = 120.0
-    """For the first byte of the answer: a long prompt takes its time."""
+    """For the first piece of the answer, in each try; a long prompt takes time."""
     between: float = 60.0
-    """From one byte to the next."""
+    """From one piece of the answer to the next; pings, comments and empty pieces do not count."""
+    begin: float | None = None
+    """For the beginning of the answer, all tries and waits together; None for `LATER` times `first`."""
+
+    @property
+    def all_tries(self) -> float:
+        """The seconds for all tries together."""
+        return LATER * self.first if self.begin is None else self.begin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A model behind an address."""
+    """A model at an address."""
 
     url: str
     """The address that the provider's paths are appended to, such as https://api.openai.com/v1."""
     model: str
-    api: str = "openai.chat"
+    api: ApiName = "openai.chat"
     """The dialect: openai.chat, openai.responses, anthropic.messages or ollama.chat."""
     key: Key | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """More headers, such as an organisation's."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More headers, such as an organisation's. They may hold credentials, so no log shows them."""
     timeouts: Timeouts = Timeouts()
     window: int | None = None
-    """The context window, where it is configured: then nobody is asked."""
+    """The configured context window in tokens; None to ask the server."""
     local: bool = False
-    """Whether a call costs nothing."""
+    """True if a call costs nothing."""
+
+    def __repr__(self) -> str:
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
+        shown["url"] = _VALUES.sub("…", _LOGIN.sub("…@", self.url))
+        return f"Endpoint({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+_LOGIN = re.compile(r"(?<=://)[^/?#]*@")
+_VALUES = re.compile(r"(?<==)[^&#]+")
+"""The parts of an address that may be secret: a login, and the values of its query."""

@@ -1,4 +1,4 @@
-"""What a model says, as it says it: the same events from every provider."""
+"""The events of an answer, the same for every provider."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the answer."""
+    """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """A piece of what the model thinks before it answers."""
+    """A piece of the model's reasoning before the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call, when all of its arguments are there."""
+    """A tool call, once its arguments are complete."""
 
     id: str
     name: str
     arguments: str
-    """JSON, as the model wrote it."""
+    """The arguments as JSON, as the model wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the request used, as the provider tells it; a later one replaces an earlier one."""
+    """The usage of the request, as the provider reports it; a later event replaces an earlier one."""
 
     usage: Usage
 
@@ -47,11 +47,11 @@ class Finished:
     reason: str
     """One of `REASONS`."""
     detail: str = ""
-    """The provider's own word, where it says more."""
+    """The provider's own word for the reason, if it says more."""
 
 
 REASONS = ("stop", "length", "tool_calls", "refused", "other")
-"""Ended by itself; at the output limit; with calls to answer; by a filter or a refusal; in some other way."""
+"""The reasons: a normal end; the output limit; open tool calls; a filter or a refusal; any other reason."""
 
 Event: TypeAlias = Text | Reasoning | ToolCall | Used | Finished
-"""A stream has any number of texts, reasonings and calls, mostly one Used, and ends with one Finished."""
+"""An event of a stream: texts, reasonings and calls, usually one Used, and one Finished at the end."""

@@ -1,4 +1,4 @@
-"""Frames do not depend on where the network cut the bytes: server-sent events and lines of JSON."""
+"""Cuts the bytes of an answer into frames, which are server-sent events or lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MOST_BYTES = 8 * 1024 * 1024
-"""A line or an event above this is no answer of a model; what is kept in memory stays below it."""
+"""Most bytes of a line or an event, which limits the memory; no model sends a larger one."""
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -22,13 +22,13 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 def _too_large(what: str, most: int) -> ProviderError:
     return ProviderError(
-        f"the answer has {what} of more than {most} bytes: that is not a model's stream. Check the address.",
+        f"the answer has {what} of more than {most:,} bytes, which no model sends. Check the address.",
         code="frame_too_large",
     )
 
 
 class _Lines:
-    """Cuts bytes into lines, and refuses one that does not end."""
+    """Cuts bytes into lines, and raises an error for a line that is too long."""
 
     def __init__(self, ends: re.Pattern[bytes], most: int) -> None:
         self._ends = ends
@@ -58,7 +58,7 @@ class _Lines:
 
 
 class SseFramer:
-    """Server-sent events by the WHATWG rules: an event that no blank line ends is dropped."""
+    """Cuts server-sent events by the WHATWG rules; an event without a blank line after it is dropped."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
@@ -70,10 +70,10 @@ class SseFramer:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
-        """The events that are complete now."""
+        """Yields the events that are complete now."""
         if not chunk:
             return
-        # A line feed right after a carriage return belongs to it, even if the network came between them.
+        # A line feed right after a carriage return belongs to it, even if the network split them.
         if self._after_return and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._after_return = chunk.endswith(b"\r")
@@ -85,7 +85,7 @@ class SseFramer:
             self._first = False
 
     def end(self) -> Iterable[Frame]:
-        """Nothing: an unfinished event is no event."""
+        """Returns nothing, because an unfinished event does not count."""
         return ()
 
     def _field(self, line: bytes) -> None:
@@ -95,7 +95,7 @@ class SseFramer:
         value = value.removeprefix(b" ")
         if (
             name == b"error" and value[:1] == b"{"
-        ):  # some llama.cpp servers tell an error in a field of its own
+        ):  # some llama.cpp servers send an error in a field of its own
             name, value = b"data", b'{"error":' + value + b"}"
         if name == b"data":
             self._size += len(value) + 1
@@ -113,19 +113,19 @@ class SseFramer:
 
 
 class JsonLinesFramer:
-    """One JSON value a line; empty lines are nothing, and a last line needs no line end if it is whole."""
+    """Cuts lines of JSON. Empty lines are ignored, and a complete last line needs no line end."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self._lines = _Lines(re.compile(rb"\n"), most)
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
-        """The lines that are complete now."""
+        """Yields the lines that are complete now."""
         for line in self._lines.feed(chunk):
             if text := line.strip():
                 yield Frame(text.decode("utf-8", "replace"))
 
     def end(self) -> Iterator[Frame]:
-        """The last line, unless it was cut."""
+        """Yields the last line, unless it was cut."""
         text = self._lines.rest().strip()
         if not text:
             return

@@ -1,11 +1,11 @@
-"""A request as Gemini's countTokens takes it. Text, calls, results and tools; media raise InvalidRequest."""
+"""Writes a request for Gemini's countTokens: texts, calls, results and tools. Media raise InvalidRequest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidRequest
-from ullage.messages import SYSTEM_ROLES, arguments_text, calls_of
+from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, answered_id, arguments_text, calls_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ API = "gemini.count_tokens"
 
 
 def count_body(model: str, messages: Sequence[Message], tools: Sequence[Tool]) -> dict[str, Any]:
-    """The body of countTokens for these messages and tools."""
+    """Returns the body of countTokens for these messages and tools."""
     inner: dict[str, Any] = {"model": f"models/{model}", "contents": _contents(messages)}
     system = [part for message in messages if message["role"] in SYSTEM_ROLES for part in _texts(message)]
     if system:
@@ -27,7 +27,7 @@ def count_body(model: str, messages: Sequence[Message], tools: Sequence[Tool]) -
 
 
 def _contents(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The turns; what follows one of the same side joins it, as Gemini wants the sides to alternate."""
+    """Returns the turns; turns of one role in a row are joined, because Gemini's roles must alternate."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for message in messages:
@@ -43,8 +43,8 @@ def _contents(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _parts(message: Message, names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    if message["role"] == "tool":
-        name = names.get(message.get("tool_call_id", ""), "function")
+    if message["role"] in RESULT_ROLES:
+        name = names.get(answered_id(message), "function")
         text = "".join(part["text"] for part in _texts(message))
         yield {"functionResponse": {"name": name, "response": {"result": text}}}
         return
@@ -60,12 +60,12 @@ def _texts(message: Message) -> Iterator[dict[str, Any]]:
     for part in [content] if isinstance(content, str) else content or ():
         text = part if isinstance(part, str) else part.get("text")
         if not isinstance(text, str):
-            raise InvalidRequest("media are not counted here", api=API, field="content")
+            raise InvalidRequest("media cannot be counted here", api=API, field="content")
         yield {"text": text}
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Arguments as the object that Gemini wants; what is none is wrapped, so that its text still counts."""
+    """Returns arguments as the object that Gemini requires; any other value is wrapped in an object."""
     import orjson  # noqa: PLC0415 - only a call pays for it
 
     try:

@@ -1,43 +1,50 @@
-"""One HTTP client for many streams: bytes in, bytes out, and failures that say what to do.
+"""One HTTP client for many streams: it sends and receives bytes, and its errors say what to do.
 
-The only user of pyreqwest. No redirect is followed, so a key goes to the address that it was given for and to
-no other; proxies are those of the environment, and none for loopback. Errors name an address by scheme, host
-and port alone.
+Only this module uses aiohttp, which is loaded when the first request is sent. No redirect is followed, so a
+key is sent only to the address that it belongs to. The environment names the proxies. Answers are not
+compressed, so their size is the size on the network. Errors show only scheme, host and port of an address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from contextvars import ContextVar, copy_context
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
 from ullage.broker.endpoint import Timeouts
+from ullage.broker.jsontext import dump
+from ullage.broker.proxy import basic, proxy_for
 from ullage.errors import ConfigurationError, ProviderError
+from ullage.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
     from types import TracebackType
     from typing import Self
 
-    from pyreqwest.client import Client
-    from pyreqwest.request import StreamRequest
-    from pyreqwest.response import Response
+    from aiohttp import ClientResponse, ClientSession
 
 MOST_JSON = 8 * 1024 * 1024
-"""An answer above this is read by nobody as one value."""
-PLAIN = frozenset({"content-type", "accept", "user-agent", "anthropic-version"})
-"""Headers that may be shown; every other one is marked as a secret for the client underneath."""
-SLACK = 1.0
-"""How much later than ours the client's own timeout comes, as the last resort for what was given up."""
+"""Most bytes of an answer that is read as one value."""
+IN_ONE_PIECE = 256 * 1024
+"""Most bytes of a body that are written at once; a larger body goes in pieces, so other tasks can run."""
+LONGEST = 1e8
+"""Seconds that stand for no timeout, because infinity is not accepted."""
+
+_OPENED: ContextVar[list[asyncio.BaseTransport]] = ContextVar("opened")
+"""The connections that the current request has opened or taken from the pool."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 def address(url: str) -> str:
-    """Scheme, host and port: what of an address may be shown anywhere."""
+    """Returns the scheme, host and port of an address, which may be shown anywhere."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -48,57 +55,95 @@ def address(url: str) -> str:
     return f"{parts.scheme}://{host}{port}" if host else "an address that cannot be read"
 
 
-def _loopback(url: str) -> bool:
-    """Whether an address is on this machine: what another machine's proxy finds there is something else."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return host in {"localhost", "::1"} or host.startswith("127.")
-
-
 class Reply:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, response: Response, place: str, timeouts: Timeouts, deadline: float) -> None:
-        self._reader = response.body_reader
-        self._place = place
-        self._first = timeouts.first
-        self._deadline: float | None = deadline
+    def __init__(self, response: ClientResponse, place: str, timeouts: Timeouts, deadline: float) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self.between = timeouts.between
-        """The seconds to wait from one byte to the next; may be changed while reading."""
+        self._content = response.content
+        self._place = place
+        self._timeouts = timeouts
+        self._deadline = deadline
+        self._begun = False
+        self._ending = False
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes; raises ProviderError where it stalls or is cut."""
+    def renew(self) -> None:
+        """Restarts the time until the next piece, because a part of the answer has come."""
+        if not self._ending:
+            self._begun = True
+            self._deadline = asyncio.get_running_loop().time() + self._timeouts.between
+
+    def end_within(self, seconds: float) -> None:
+        """Limits the time for the whole rest of the answer."""
+        self._ending = True
+        self._deadline = min(self._deadline, asyncio.get_running_loop().time() + seconds)
+
+    async def chunks(self, *, renewing: bool = True) -> AsyncGenerator[bytes, None]:
+        """Yields the body as it comes; raises ProviderError if it stalls or breaks off.
+
+        Each piece restarts the time until the next one. With `renewing=False` the reader does that, because
+        it knows which pieces are part of the answer.
+        """
+        encoding = self.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in {"", "identity"}:
+            raise ProviderError(
+                f"{self._place} sent a compressed answer ({encoding[:40]!r}), which was not asked for: check "
+                "the proxy or gateway before the server",
+                code="encoding",
+            )
         loop = asyncio.get_running_loop()
         while True:
-            first = self._deadline is not None
-            end = self._deadline if self._deadline is not None else loop.time() + self.between
             failure: ProviderError | None = None
+            chunk = b""
             try:
-                async with asyncio.timeout_at(end):
-                    chunk = await self._reader.read_chunk()
-            except TimeoutError:
-                failure = _stalled(self._place, self._first if first else self.between, first=first)
+                async with asyncio.timeout_at(self._deadline):
+                    chunk = await self._content.readany()
+            except TimeoutError as error:
+                failure = self._stalled() if type(error) is TimeoutError else _failed(error, self._place)
             except _client_errors() as error:
-                failure = _failed(error, self._place)
+                # aiohttp raises its error before it returns the last bytes that came.
+                chunk = self._content._read_nowait(-1)  # noqa: SLF001 - no public method returns them
+                failure = _failed(error, self._place, body=True)
+            if chunk and renewing:
+                self.renew()
+            if chunk:
+                handed = loop.time()
+                yield chunk
+                # The reader's own time does not count against the server
+                self._deadline += loop.time() - handed
             if failure is not None:
-                raise failure  # here, so that the client's own error, which shows the query, is not kept
-            if chunk is None:
+                # Raised here, so that the client's own error, which shows the query, is not chained
+                raise failure
+            if not chunk:
                 return
-            self._deadline = None
-            yield bytes(chunk)
 
     async def read(self, limit: int = MOST_JSON) -> bytes:
-        """The body up to the limit; what is beyond it is left out."""
+        """Returns the body up to the limit; the rest is dropped."""
         body = bytearray()
         async for chunk in self.chunks():
             body += chunk
             if len(body) >= limit:
                 break
         return bytes(body[:limit])
+
+    async def read_start(self, limit: int, seconds: float) -> bytes:
+        """Returns the part of the body that comes within the time, up to the limit. Never raises."""
+        body = bytearray()
+        self.end_within(seconds)
+        try:
+            async for chunk in self.chunks():
+                body += chunk
+                if len(body) >= limit:
+                    break
+        except ProviderError:  # the part that has come is the result
+            pass
+        return bytes(body[:limit])
+
+    def _stalled(self) -> ProviderError:
+        waits = self._timeouts
+        seconds = waits.between if self._begun else waits.first
+        return stalled(self._place, seconds, first=not self._begun, sent=True)
 
 
 class Transport:
@@ -107,14 +152,16 @@ class Transport:
     def __init__(self, *, roots: bytes = b"") -> None:
         self._roots = roots
         """More certificates to trust, as PEM."""
-        self._clients: dict[tuple[Timeouts, bool], Client] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._lifetime: AsyncGenerator[ClientSession, None] | None = None
+        self._session: ClientSession | None = None
+        self._asking: set[asyncio.Task[ClientResponse]] = set()
+        self._answering: set[ClientResponse] = set()
 
     async def __aenter__(self) -> Self:
         if self._loop is not None:
             raise ConfigurationError(
-                "this transport is open already: one `async with` around all of its users"
+                "this transport is already open: use one `async with` around all of its users"
             )
         self._loop = asyncio.get_running_loop()
         return self
@@ -125,207 +172,246 @@ class Transport:
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; a second time does nothing."""
-        clients, self._clients, self._loop = list(self._clients.values()), {}, None
-        for task in self._leaving:
+        """Closes the connections; a second call does nothing."""
+        lifetime, self._lifetime, self._session, self._loop = self._lifetime, None, None, None
+        for task in self._asking:
             task.cancel()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
-        for client in clients:
-            await client.close()
+        for response in self._answering:
+            response.content.set_exception(_closed_error())
+        if lifetime is not None:
+            await lifetime.aclose()
 
     @asynccontextmanager
     async def post(
         self, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> AsyncIterator[Reply]:
-        """The answer to a body (bytes, or a value to be sent as JSON), open as long as the block lasts."""
+        """Yields the answer to a body (bytes, or a value to send as JSON), open until the block ends."""
         async with self._asked("POST", url, headers, body, timeouts) as reply:
             yield reply
 
     async def json(
         self, method: str, url: str, headers: Mapping[str, str], body: Any = None, timeout: float = 2.0
     ) -> tuple[int, Any]:
-        """The status and the JSON value of a small answer within the time; None for what is not JSON."""
-        # The whole answer has the time; a gap in it is not to be told of instead, should both end together.
-        waits = Timeouts(connect=timeout, first=timeout, between=timeout + SLACK)
+        """Returns the status and the JSON value of a small answer within the time; None if it is not JSON."""
+        # The time is for the whole answer. A gap in it must not be reported instead if both end together.
+        waits = Timeouts(connect=timeout, first=timeout, between=timeout + 1.0)
         content = b""
         late = False
         try:
-            async with (
-                asyncio.timeout(timeout),
-                self._asked(method, url, headers, body, waits) as reply,
-            ):
-                content = await reply.read()
+            async with asyncio.timeout(timeout):
+                status, content = await self._small(method, url, headers, body, waits)
         except TimeoutError:
             late = True
         if late:
-            raise _stalled(address(url), timeout, first=True)
+            raise stalled(address(url), timeout, first=True)
         try:
-            return reply.status, orjson.loads(content)
+            return status, orjson.loads(content)
         except orjson.JSONDecodeError:
-            return reply.status, None
+            return status, None
+
+    async def _small(
+        self, method: str, url: str, headers: Mapping[str, str], body: Any, waits: Timeouts
+    ) -> tuple[int, bytes]:
+        """Returns a whole answer; asks again if the server has just closed the pooled connection."""
+        again = True
+        while True:
+            try:
+                async with self._asked(method, url, headers, body, waits) as reply:
+                    return reply.status, await reply.read()
+            except ProviderError as error:
+                if error.code != "connection" or not again:
+                    raise
+            again = False
 
     @asynccontextmanager
     async def _asked(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> AsyncIterator[Reply]:
         place = address(url)
-        request = self._request(method, url, headers, body, timeouts)
+        request = await self._request(method, url, headers, body, timeouts)
         deadline = asyncio.get_running_loop().time() + timeouts.first
-        response = await self._head(request, place, timeouts)
+        response = await self._head(request, place, timeouts, deadline)
+        self._answering.add(response)
         try:
             yield Reply(response, place, timeouts, deadline)
         finally:
-            await request.__aexit__(None, None, None)
+            self._answering.discard(response)
+            _let_go(response)
 
-    def _request(
+    async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
-    ) -> StreamRequest:
-        client = self._client(timeouts, near=_loopback(url))
-        problem = ""
+    ) -> dict[str, Any]:
+        """Returns the checked arguments for aiohttp; an error names the problem without a secret."""
         try:
-            builder = client.request(method, url)
-        except ValueError:
-            problem = f"{address(url)}: give one such as https://api.example.com/v1"
-        for name, value in headers.items() if not problem else ():
-            try:
-                builder = builder.header(name, value, is_sensitive=name.lower() not in PLAIN)
-            except ValueError:
-                problem = (
-                    f"the header {name!r} cannot be sent: its value has characters that no header may have"
+            from aiohttp import ClientTimeout  # noqa: PLC0415 - only who sends needs the client
+        except ImportError:
+            require("client", "aiohttp")
+            raise
+        target, userinfo = _checked(url)
+        sent = {name: value.strip(" \t") for name, value in headers.items()}
+        for name, value in sent.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise ConfigurationError(
+                    f"the header {name!r} cannot be sent: it has characters that are invalid in a header"
                 )
-        if problem:
-            raise ConfigurationError(problem)
+        known = {name.lower() for name in sent}
+        if userinfo and "authorization" not in known:
+            sent["authorization"] = basic(userinfo)
         if body is not None and not isinstance(body, bytes):
-            body = orjson.dumps(body)
-            if not any(name.lower() == "content-type" for name in headers):
-                builder = builder.header("content-type", "application/json")
-        if body is not None:
-            builder = builder.body_bytes(body)
-        # Without a read-ahead each piece is handed on when it comes, and none is lost when the next does not.
-        return builder.streamed_read_buffer_limit(0).build_streamed()
+            body = dump(body)
+            if "content-type" not in known:
+                sent["content-type"] = "application/json"
+        if "accept-encoding" not in known:
+            sent["accept-encoding"] = "identity"
+        data = BytesIO(body) if body is not None and len(body) > IN_ONE_PIECE else body
+        request: dict[str, Any] = {"method": method, "data": data, "headers": sent}
+        proxy = proxy_for(target)
+        if proxy is not None:
+            request |= {"proxy": proxy.url, "proxy_headers": proxy.headers}
+            if target.startswith("http:"):  # without a tunnel, the proxy's headers go with the request
+                sent |= proxy.headers
+        waits = ClientTimeout(total=None, connect=min(timeouts.connect, LONGEST))
+        return request | {"url": target, "timeout": waits, "allow_redirects": False}
 
-    def _client(self, timeouts: Timeouts, *, near: bool) -> Client:
-        from pyreqwest.client import ClientBuilder  # noqa: PLC0415 - only who sends needs the client
+    async def _head(
+        self, request: Mapping[str, Any], place: str, timeouts: Timeouts, deadline: float
+    ) -> ClientResponse:
+        """Returns the beginning of the answer; closes the connection at once if the caller stops waiting."""
+        session = await self._open()
+        opened: list[asyncio.BaseTransport] = []
+        context = copy_context()
+        context.run(_OPENED.set, opened)
 
+        async def ask() -> ClientResponse:
+            return await session.request(**request)
+
+        failure: Exception | None = None
+        task = asyncio.get_running_loop().create_task(ask(), context=context)
+        self._asking.add(task)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await task
+        except asyncio.CancelledError:
+            _abort(opened)
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            failure = _closed(place)
+        except TimeoutError as error:
+            _abort(opened)
+            late = type(error) is TimeoutError
+            failure = (
+                stalled(place, timeouts.first, first=True, sent=bool(opened))
+                if late
+                else _failed(error, place)
+            )
+        except _client_errors() as error:
+            _abort(opened)
+            failure = _failed(error, place)
+        finally:
+            self._asking.discard(task)
+        raise failure
+
+    async def _open(self) -> ClientSession:
         if self._loop is not asyncio.get_running_loop():
             raise ConfigurationError(
-                "a transport is used inside its `async with` and in the event loop of that: open one here"
+                "a transport works only inside its `async with` and its event loop: open another one here"
             )
-        if (timeouts, near) not in self._clients:
-            patience = max(timeouts.connect, timeouts.first, timeouts.between) + SLACK
-            builder = (
-                ClientBuilder()
-                .follow_redirects(False)
-                .referer(False)
-                .user_agent("ullage")
-                .connect_timeout(_seconds(timeouts.connect))
-                .read_timeout(_seconds(patience))
-            )
-            if self._roots:
-                builder = builder.add_root_certificate_pem(self._roots)
-            self._clients[timeouts, near] = (builder.no_proxy() if near else builder).build()
-        return self._clients[timeouts, near]
-
-    async def _head(self, request: StreamRequest, place: str, timeouts: Timeouts) -> Response:
-        """The answer's beginning.
-
-        The client does not let go of a request that is cancelled before its answer begins. So it is never
-        cancelled: who stops waiting leaves it to a task that hangs up as soon as the answer does begin.
-        """
-        asking = asyncio.ensure_future(request.__aenter__())
-        try:
-            done, _ = await asyncio.wait({asking}, timeout=timeouts.first)
-        except asyncio.CancelledError:
-            self._leave(request, asking)
-            raise
-        if not done:
-            self._leave(request, asking)
-            raise _stalled(place, timeouts.first, first=True)
-        error = asking.exception()
-        if error is None:
-            return asking.result()
-        if isinstance(error, _client_errors()):
-            raise _failed(error, place)
-        raise error
-
-    def _leave(self, request: StreamRequest, asking: asyncio.Future[Response]) -> None:
-        task = asyncio.get_running_loop().create_task(_hang_up(request, asking))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        if self._session is None:
+            self._lifetime = _lifetime(self._roots)
+            self._session = await anext(self._lifetime)
+        return self._session
 
 
-def _seconds(number: float) -> timedelta:
-    return timedelta(seconds=min(number, 1e8))  # infinity is no length of time there
+async def _lifetime(roots: bytes) -> AsyncGenerator[ClientSession, None]:
+    """Yields one session, which is closed with this generator.
 
+    An event loop closes its generators when it ends. So a program that forgets to close its provider leaves
+    no connection open and gets no warning.
+    """
+    from aiohttp import ClientSession, DummyCookieJar  # noqa: PLC0415 - only who sends needs the client
 
-async def _hang_up(request: StreamRequest, asking: asyncio.Future[Response]) -> None:
+    from ullage.broker.connector import Connector  # noqa: PLC0415 - the same
+
+    session = ClientSession(
+        connector=Connector(_OPENED, roots),
+        cookie_jar=DummyCookieJar(),
+        headers={"user-agent": "ullage"},
+        auto_decompress=False,
+    )
     try:
-        await asking
-    except _client_errors():
+        yield session
+    finally:
+        await session.close()
+
+
+def _checked(url: str) -> tuple[str, str]:
+    """Returns a valid address without name and password, and the name and password separately."""
+    problem = f"{address(url)} is not a valid address: use one such as https://api.example.com/v1"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        userinfo, _, netloc = parts.netloc.rpartition("@")
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(problem)
+    return urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), userinfo
+
+
+def _let_go(response: ClientResponse) -> None:
+    """Returns the connection to the pool if the answer was read to its end; otherwise closes it at once."""
+    connection = response.connection
+    if response.content.at_eof() or connection is None:
+        response.release()
         return
-    await request.__aexit__(None, None, None)
+    if connection.transport is not None:
+        _abort([connection.transport])
+    response.close()
 
 
-def _client_errors() -> tuple[type[Exception], ...]:
-    from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - the same
+def _abort(transports: list[asyncio.BaseTransport]) -> None:
+    """Closes connections without waiting for the rest of a request to be sent."""
+    for transport in transports:
+        # A transport that only reads has nothing to send
+        abort = getattr(transport, "abort", transport.close)
+        abort()
 
-    return (PyreqwestError,)
 
-
-def _stalled(place: str, seconds: float, *, first: bool) -> ProviderError:
+def stalled(place: str, seconds: float, *, first: bool, sent: bool = False) -> ProviderError:
+    """Returns the error for a timeout; `sent` is True if the request may be charged."""
+    seconds = round(seconds, 2)  # the last try has only the time that the others left
     if first:
         text = (
             f"{place} did not begin to answer within {seconds:g} s: wait longer (timeouts.first) or ask again"
         )
     else:
-        text = f"{place} stopped in the middle of its answer: nothing came for {seconds:g} s"
-    return ProviderError(text, code="timeout", may_retry=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """What a failure of the connection is called, told by a word of its cause."""
-
-    word: str
-    code: str
-    text: str
-    may_retry: bool = True
-
-
-TROUBLES = (
-    _Trouble("certificate", "tls", "{place} shows a certificate that is not trusted here ({cause})", False),
-    _Trouble("connection refused", "refused", "nothing answers at {place}: is the server running?"),
-    _Trouble("dns error", "unknown_host", "no such host: {place}. Check the address and the network"),
-    _Trouble("tls", "tls", "no TLS with {place} ({cause}): is it http:// instead of https://?", False),
-    _Trouble("ssl", "tls", "no TLS with {place} ({cause}): is it http:// instead of https://?", False),
-    _Trouble(
-        "invalidcontenttype", "tls", "{place} does not speak TLS: is it http:// instead of https://?", False
-    ),
-    _Trouble(
-        "corrupt message", "tls", "{place} does not speak TLS: is it http:// instead of https://?", False
-    ),
-    _Trouble("(connect)", "connection", "no connection to {place} ({cause})"),
-    _Trouble("reading a body", "cut", "{place} hung up in the middle of its answer ({cause})"),
-    _Trouble("", "connection", "{place} hung up before it answered ({cause})"),
-)
-"""The first row whose word is among the causes names the trouble."""
-
-
-def _failed(error: BaseException, place: str) -> ProviderError:
-    from pyreqwest.exceptions import ClientClosedError, ConnectTimeoutError  # noqa: PLC0415 - the same
-
-    if isinstance(error, ClientClosedError):
-        return ProviderError(f"the transport was closed while {place} was answering", code="closed")
-    if isinstance(error, ConnectTimeoutError):
-        return ProviderError(
-            f"no connection to {place} in time (timeouts.connect)", code="timeout", may_retry=True
+        text = (
+            f"{place} stopped in the middle of its answer: nothing came for {seconds:g} s. Wait longer "
+            "(timeouts.between) or ask again"
         )
-    details = getattr(error, "details", None) or {}
-    # The first cause shows the whole address, with its query.
-    causes = [str(cause["message"]) for cause in details.get("causes") or () if "://" not in cause["message"]]
-    told = " / ".join(causes).lower()
-    trouble = next(row for row in TROUBLES if row.word in told)
-    cause = causes[-1][:200] if causes else type(error).__name__
-    return ProviderError(
-        trouble.text.format(place=place, cause=cause), code=trouble.code, may_retry=trouble.may_retry
-    )
+    return ProviderError(text, code="timeout", may_retry=True, sent=sent)
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    from aiohttp import ClientError  # noqa: PLC0415 - only who sends needs the client
+
+    return (ClientError, OSError)
+
+
+def _closed(place: str) -> ProviderError:
+    return ProviderError(f"the transport was closed while {place} was answering", code="closed")
+
+
+def _closed_error() -> Exception:
+    from ullage.broker.connector import TransportClosed  # noqa: PLC0415 - only who sends needs the client
+
+    return TransportClosed()
+
+
+def _failed(error: BaseException, place: str, *, body: bool = False) -> ProviderError:
+    from ullage.broker.connector import TransportClosed, describe  # noqa: PLC0415 - the same
+
+    if isinstance(error, TransportClosed):
+        return _closed(place)
+    return describe(error, place, body=body)

@@ -1,39 +1,56 @@
-"""The provider for every model behind HTTP: post, check, frame, read; try again while nothing has come."""
+"""The provider for models behind HTTP: sends, reads, and tries again while nothing has come."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-import orjson
-
-from ullage.broker.events import Finished, Used
+from ullage.broker.dialect import Progress
+from ullage.broker.events import Finished, Reasoning, Text, ToolCall, Used
 from ullage.broker.http import Transport, address
+from ullage.broker.jsontext import dump
 from ullage.broker.refusals import MOST_TEXT, clean, refusal
 from ullage.broker.retry import DEFAULT, delay
-from ullage.errors import ConfigurationError, InvalidRequest, ProviderError, StreamBroken
+from ullage.errors import (
+    ConfigurationError,
+    ContextOverflowError,
+    InvalidRequest,
+    ProviderError,
+    StreamBroken,
+)
+from ullage.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from ullage.broker.dialect import Dialect
-    from ullage.broker.endpoint import Endpoint
+    from ullage.broker.ask import Ask
+    from ullage.broker.dialect import Dialect, Frame, Framer
+    from ullage.broker.endpoint import Endpoint, Timeouts
+    from ullage.broker.endpoint_counter import EndpointCounter
     from ullage.broker.events import Event
     from ullage.broker.http import Reply
-    from ullage.broker.provider import Ask
     from ullage.broker.retry import Retries
+    from ullage.broker.tokenizer import ServerTokenizer
+    from ullage.target import ApiName
 
 MOST_REFUSAL = 64 * 1024
-"""Bytes of a refusal that are read."""
+"""Most bytes of a refusal that are read."""
+REFUSAL_SECONDS = 5.0
+"""Seconds for the body of a refusal; the status alone says most of it."""
 GRACE = 2.0
-"""Seconds for what may come after the end of the answer, which is its usage at most."""
+"""Seconds for all that may come after the end of the answer, which is usually its usage."""
+MOST_ANSWER = 8 * 1024 * 1024
+"""Most characters of an answer: more than 700,000 tokens of one piece each, and no model writes as many."""
+PIECE = 8
+"""Characters that each piece of an answer counts in addition to its text, because it takes memory too."""
 
 
 class RemoteProvider:
-    """A model at an endpoint; a transport that is given stays open when the provider is closed."""
+    """A model at an endpoint; if a transport is given, closing the provider leaves it open."""
 
     def __init__(
         self,
@@ -42,55 +59,75 @@ class RemoteProvider:
         retries: Retries = DEFAULT,
         *,
         dialect: Dialect | None = None,
+        counter: EndpointCounter | None = None,
     ) -> None:
-        self.model = endpoint.model
-        self.endpoint = _plain(endpoint.url)
+        self.target = Target(model=endpoint.model, api=endpoint.api, endpoint=_plain(endpoint.url))
         self._endpoint = endpoint
         self._given = transport
         self._own: Transport | None = None
         self._retries = retries
         self._dialect = dialect or _dialect(endpoint.api)
-        self._rng = random.Random()  # noqa: S311 - spreads retries, hides nothing
+        self._counter = counter  # shared by the session, so that another provider need not ask again
+        self._rng = random.Random()  # noqa: S311 - it only spreads retries
 
     async def stream(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        """What the model answers, as it comes; Finished is the last event or an error is raised."""
+        """Streams the answer of the model; Finished is the last event, or an error is raised.
+
+        All tries together have `timeouts.begin` seconds until the answer begins.
+        """
         body = self._body(ask)
-        attempt = 0
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._endpoint.timeouts.all_tries
+        attempt, sent = 0, False
         while True:
             attempt += 1
             begun = False
             error: ProviderError | None = None
             try:
-                async with aclosing(self._once(body)) as events:
+                async with aclosing(self._once(body, self._waits(end - loop.time()))) as events:
                     async for event in events:
-                        begun = begun or not isinstance(event, Used)  # the next try tells its own
+                        begun = begun or not isinstance(event, Used)  # the next try has its own usage
                         yield event
             except ProviderError as fault:
-                error = self._shown(fault, begun=begun)
+                sent = sent or fault.sent
+                error = self._shown(fault, begun=begun, sent=sent)
             if error is None:
                 return
             wait = delay(error, attempt, self._rng, self._retries)
-            if wait is None:
-                raise error  # outside of the handler: the error that it replaces may show the key
+            late = not begun and loop.time() + (wait or 0.0) >= end
+            if wait is None or late:
+                # Outside the handler, because the error that it replaces may show the key.
+                raise self._overdue(error, attempt) if late and error.code == "timeout" else error
             await asyncio.sleep(wait)
 
     async def window(self) -> int | None:
-        """The context window as the server tells it."""
-        from ullage.broker.windows import window_of  # noqa: PLC0415 - only who asks needs it
+        """Returns the context window that the server states; None if it states none."""
+        from ullage.broker.window_routes import window_of  # noqa: PLC0415 - only who asks needs it
 
         return await window_of(self._endpoint, await self._transport())
 
     async def count(self, ask: Ask) -> int | None:
-        """What the server counts for the whole request."""
-        from ullage.broker.counting import count_of  # noqa: PLC0415 - the same
+        """Returns the server's count of the whole request; None if it cannot count."""
+        return await self._counts().count_of(self._endpoint, await self._transport(), ask)
 
-        return await count_of(self._endpoint, await self._transport(), ask)
+    def tokenizer(self) -> ServerTokenizer:
+        """Returns the tokenizer of the server, which counts texts if the server does."""
+        from ullage.broker.tokenizer import ServerTokenizer  # noqa: PLC0415 - only who asks needs it
+
+        return ServerTokenizer(self._endpoint, self.target, self._transport, self._counts())
 
     async def close(self) -> None:
-        """Closes the transport, if it is its own."""
+        """Closes the transport, unless it was given."""
         own, self._own = self._own, None
         if own is not None:
             await own.close()
+
+    def _counts(self) -> EndpointCounter:
+        from ullage.broker.endpoint_counter import EndpointCounter  # noqa: PLC0415 - the same
+
+        if self._counter is None:
+            self._counter = EndpointCounter(use_endpoint=True)
+        return self._counter
 
     async def _transport(self) -> Transport:
         if self._given is not None:
@@ -102,14 +139,32 @@ class RemoteProvider:
 
     def _body(self, ask: Ask) -> bytes:
         try:
-            return orjson.dumps(self._dialect.body(self.model, ask))
-        except TypeError as error:
+            return dump(self._dialect.body(self._endpoint.model, ask))
+        except (TypeError, ValueError) as error:
             raise InvalidRequest(f"it cannot be written as JSON: {error}", api=self._endpoint.api) from None
 
-    def _shown(self, fault: ProviderError, *, begun: bool) -> ProviderError:
-        """The error as it may be seen: without the key, which a dialect's reader does not know.
+    def _waits(self, left: float) -> Timeouts:
+        """Returns the times for one try, if all tries have `left` seconds left."""
+        waits, left = self._endpoint.timeouts, max(left, 0.001)
+        return replace(waits, connect=min(waits.connect, left), first=min(waits.first, left))
 
-        An answer is broken where a part of it was handed on; where nothing was, another try may help.
+    def _overdue(self, error: ProviderError, attempts: int) -> ProviderError:
+        """Returns the last error of a turn that did not begin in time."""
+        tries = "1 try" if attempts == 1 else f"{attempts} tries"
+        return ProviderError(
+            f"no answer began within {self._endpoint.timeouts.all_tries:g} s ({tries}). The last one: "
+            f"{error.reason}. Wait longer (timeouts.begin), or ask again later",
+            status=error.status,
+            code=error.code,
+            may_retry=True,
+            retry_after=error.retry_after,
+            sent=error.sent,
+        )
+
+    def _shown(self, fault: ProviderError, *, begun: bool, sent: bool) -> ProviderError:
+        """Returns the error as it may be shown: without the key, which a dialect's reader does not know.
+
+        If a part of the answer was handed on, the answer is broken; if not, another try may help.
         """
         kind = StreamBroken if begun else ProviderError
         key = self._endpoint.key
@@ -119,10 +174,11 @@ class RemoteProvider:
             code=None if fault.code is None else clean(fault.code, key),
             may_retry=not begun and (fault.may_retry or isinstance(fault, StreamBroken)),
             retry_after=fault.retry_after,
+            sent=sent,
         )
 
-    async def _once(self, body: bytes) -> AsyncGenerator[Event, None]:
-        """One try. The end of the answer is held back until nothing more can come."""
+    async def _once(self, body: bytes, timeouts: Timeouts) -> AsyncGenerator[Event, None]:
+        """Makes one try. The last event is held back until nothing more can come."""
         endpoint = self._endpoint
         headers = {
             "content-type": "application/json",
@@ -131,54 +187,76 @@ class RemoteProvider:
         }
         url = _joined(endpoint.url, self._dialect.path)
         transport = await self._transport()
-        async with transport.post(url, headers, body, endpoint.timeouts) as reply:
+        finished: Finished | None = None
+        async with transport.post(url, headers, body, timeouts) as reply:
             if not 200 <= reply.status < 300:
                 raise await self._refused(reply)
-            finished: Finished | None = None
-            try:
-                async with aclosing(self._read(reply)) as events:
-                    async for event in events:
-                        if isinstance(event, Finished):
-                            finished = event
-                            reply.between = min(reply.between, GRACE)
-                        else:
-                            yield event
-            except ProviderError:
-                if finished is None:
-                    raise
+            async with aclosing(self._read(reply)) as events:
+                async for event in events:
+                    if isinstance(event, Finished):
+                        finished = event
+                    else:
+                        yield event
         if finished is None:
-            raise StreamBroken(f"{address(url)} ended its answer without saying that it was at its end")
+            raise StreamBroken(f"{address(url)} closed its answer before the end: ask again")
         yield finished
 
     async def _read(self, reply: Reply) -> AsyncGenerator[Event, None]:
-        framer, reader = self._dialect.framer(), self._dialect.reader()
-        start = b""
-        framed = False
-        async with aclosing(reply.chunks()) as chunks:
-            async for chunk in chunks:
-                if not framed:
-                    start = (start + chunk)[:MOST_REFUSAL]
-                for frame in framer.feed(chunk):
-                    framed = True
+        """Yields the events of an answer. After the model has ended the answer, a failure changes nothing."""
+        reader = self._dialect.reader()
+        size = 0
+        try:
+            async with aclosing(self._frames(reply, self._dialect.framer())) as frames:
+                async for frame in frames:
                     for event in reader.read(frame):
-                        yield event
-        for frame in framer.end():
-            framed = True
-            for event in reader.read(frame):
-                yield event
-        if not framed:
-            raise self._unread(start)
+                        piece = _size(event)
+                        if piece:
+                            reply.renew()
+                        size += piece
+                        if size > MOST_ANSWER:
+                            raise self._too_large()
+                        if not isinstance(event, Progress):
+                            yield event
+                    if reader.whole:
+                        reply.end_within(GRACE)
+        except (ProviderError, ContextOverflowError):
+            if not reader.whole:
+                raise
         for event in reader.end():
             yield event
 
+    async def _frames(self, reply: Reply, framer: Framer) -> AsyncGenerator[Frame, None]:
+        """Yields the frames of an answer; raises ProviderError if there are none."""
+        start = bytearray()
+        framed = False
+        async with aclosing(reply.chunks(renewing=False)) as chunks:
+            async for chunk in chunks:
+                if not framed and len(start) < MOST_REFUSAL:
+                    start += chunk[:MOST_REFUSAL]
+                for frame in framer.feed(chunk):
+                    framed = True
+                    yield frame
+        for frame in framer.end():
+            framed = True
+            yield frame
+        if not framed:
+            raise self._unread(bytes(start))
+
+    def _too_large(self) -> ProviderError:
+        return ProviderError(
+            f"the answer of {address(self._endpoint.url)} has more than {MOST_ANSWER:,} characters, which no "
+            "model writes. The text so far is kept. Check the server, or set a smaller max_output",
+            code="answer_too_large",
+        )
+
     def _unread(self, start: bytes) -> Exception:
-        """The error of an answer in which there was no stream."""
+        """Returns the error for an answer that has no stream."""
         place = address(self._endpoint.url)
         if start.lstrip()[:1] in {b"{", b"["} and b'"error"' in start:
             return refusal(None, start, key=self._endpoint.key)
-        shown = clean(start[:200].decode("utf-8", "replace"), self._endpoint.key, 100)
+        shown = clean(start.decode("utf-8", "replace"), self._endpoint.key, 100)
         return ProviderError(
-            f"{place} answered with something that is no stream ({shown or 'nothing'}): check the address "
+            f"{place} answered, but not with a stream ({shown or 'nothing'}): check the address "
             f"and that it speaks {self._endpoint.api}",
             code="not_a_stream",
         )
@@ -188,35 +266,44 @@ class RemoteProvider:
         if 300 <= reply.status < 400:
             place = address(reply.headers.get("location", ""))
             return ProviderError(
-                f"{self.endpoint} redirects to {place}, and no redirect is followed: set the right address",
+                f"{self.target.endpoint} redirects to {place}, but Ullage follows no redirects: "
+                "set the right address",
                 status=reply.status,
                 code="redirect",
             )
-        try:
-            body = await reply.read(MOST_REFUSAL)
-        except ProviderError:  # the status says enough
-            body = b""
+        body = await reply.read_start(MOST_REFUSAL, REFUSAL_SECONDS)
         return refusal(reply.status, body, key=key, headers=reply.headers)
 
 
-def _dialect(api: str) -> Dialect:
-    from ullage.broker.dialects import DIALECTS  # noqa: PLC0415 - a dialect of one's own needs no table
+def _size(event: Event | Progress) -> int:
+    """Returns the size that an event adds to the answer; 0 if it is not a part of it."""
+    if isinstance(event, Text | Reasoning):
+        return len(event.text) + PIECE
+    if isinstance(event, Progress):
+        return event.size + PIECE
+    return PIECE if isinstance(event, ToolCall) else 0  # its arguments were counted piece by piece
+
+
+def _dialect(api: ApiName) -> Dialect:
+    from ullage.broker.dialects import DIALECTS  # noqa: PLC0415 - a caller's own dialect needs no table
 
     if api not in DIALECTS:
-        raise ConfigurationError(f"no provider speaks {api!r}: use one of {', '.join(sorted(DIALECTS))}")
+        raise ConfigurationError(f"unknown API {api!r}: use one of {', '.join(sorted(DIALECTS))}")
     return DIALECTS[api]
 
 
 def _joined(url: str, path: str) -> str:
-    """The address of a path below another; a query, such as a version, stays at the end."""
+    """Returns the address of a path below another one; a query, such as a version, stays at the end."""
     base, mark, query = url.partition("?")
     return base.rstrip("/") + path + mark + query
 
 
 def _plain(url: str) -> str:
-    """The address without a name, a password or a query in it."""
+    """Returns the address without name, password and query."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise ConfigurationError(f"{address(url)}: give one such as https://api.example.com/v1") from None
+        raise ConfigurationError(
+            f"{address(url)} is not a valid address: use one such as https://api.example.com/v1"
+        ) from None
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -1,101 +1,181 @@
-"""Many lines on all cores: results in the order of the input, memory bounded, one bad line no harm."""
-# ruff: noqa: PLC0415 - drawing and processes are loaded where they are needed
+"""Runs `count` or `fit` on files: shows or saves the results, and reports bad lines."""
+# ruff: noqa: PLC0415 - the modules for drawing and for other engines are loaded only if they are needed
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
 import sys
-from collections import deque
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
+from ullage.batch.chunk import CHUNK_LINES, START
+from ullage.batch.reader import read_chunks
+from ullage.batch.source import STDIN, find_sources, total_bytes
+from ullage.cli.complaint import complain
+from ullage.cli.exit_codes import FAILED, code_named
 from ullage.cli.progress import progress
-from ullage.cli.reading import STDIN, check_files, read, total_bytes
-from ullage.cli.work import BAD, outcome, work
 from ullage.errors import ConfigurationError
-from ullage.printable import printable
+from ullage.extras import is_there, require
+from ullage.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from argparse import Namespace
+    from collections.abc import Generator, Mapping, Sequence
 
-    from ullage.cli.reading import Line
-    from ullage.cli.work import Job, Outcome
+    from ullage.batch.chunk import InputPosition
+    from ullage.batch.job import Job
+    from ullage.batch.outcome import Done, Outcome
+    from ullage.batch.result_files import ResultFiles
+    from ullage.batch.source import Source
 
-CHUNK_BYTES, CHUNK_LINES = 256 * 1024, 64
-"""What one process is handed at a time."""
-BIG = 8
-"""So many chunks are worth the start of other processes."""
-AHEAD = 3
-"""Chunks that wait for each process: enough to keep it busy, few enough to keep memory bounded."""
 COMPLAINTS = 20
-"""Bad lines that are told one by one on standard error."""
+"""Number of bad lines that are reported one by one on standard error; the rest is only counted."""
 
 
 class Sink(Protocol):
-    """Where results go."""
+    """Receives the results and shows them."""
 
     def show(self, done: Outcome) -> None:
-        """Takes the next result."""
+        """Shows the next result."""
 
     def end(self) -> None:
-        """Takes notice that it was the last."""
+        """Is called after the last result."""
 
 
 class JsonLines:
-    """Results as they are: one JSON object a line."""
+    """Prints each result as a line of JSON."""
 
     def show(self, done: Outcome) -> None:
         """Writes the line."""
         sys.stdout.buffer.write(done.encoded)
 
     def end(self) -> None:
-        """Leaves nothing in the buffer."""
+        """Flushes the output."""
         sys.stdout.buffer.flush()
 
 
-def run(job: Job, names: Sequence[str], jobs: int | None) -> int:
-    """Does the job to every line of these files and returns the exit code."""
-    files = check_files(names)
-    if STDIN in files and sys.stdin.isatty():
-        sys.stderr.write("ullage: reading requests from the terminal; Ctrl-D ends them\n")
+def run_batch(job: Job, options: Namespace) -> int:
+    """Runs the job on every request of the files and returns the exit code."""
+    _check(options)
+    sources = find_sources(options.files)
+    if any(source.path == STDIN for source in sources) and sys.stdin.isatty():
+        complain("reading requests from the terminal; Ctrl-D ends the input")
+    if options.output is None:
+        return _show(job, sources, options)
+    return _save(job, sources, options)
+
+
+def _check(options: Namespace) -> None:
+    if options.resume and options.output is None:
+        raise ConfigurationError("--resume needs the output of the run that it goes on with: -o OUT")
+    if options.engine == "ray":
+        if not options.files or STDIN in options.files:
+            raise ConfigurationError("--engine ray reads files: name files or folders")
+        require("ray")
+
+
+def _show(job: Job, sources: Sequence[Source], options: Namespace) -> int:
+    """Prints the results on standard output."""
     sink = _sink(job)
-    codes: set[int] = set()
-    complain = _Complaints()
-    with progress(job.command, total_bytes(files)) as bar:
-        for done in outcomes(job, read(files), jobs):
-            bar.step_aside(done)
-            if done.code:
-                codes.add(done.code)
-                complain(done)
-            sink.show(done)
-            if jobs == 1:
+    problems: dict[str, int] = {}
+    complaints = _Complaints()
+    with (
+        progress(job.command, total_bytes(sources)) as bar,
+        closing(_work(job, sources, START, options)) as chunks,
+    ):
+        for done in chunks:
+            for outcome in done.outcomes:
+                bar.step_aside(outcome)
+                if outcome.problem:
+                    problems[outcome.problem] = problems.get(outcome.problem, 0) + 1
+                    complaints(outcome)
+                sink.show(outcome)
+            if options.jobs == 1:
                 sys.stdout.flush()
             bar.advance(done)
     sink.end()
-    complain.end()
-    return _exit_code(codes)
+    complaints.end()
+    return _exit_code(problems)
+
+
+def _save(job: Job, sources: Sequence[Source], options: Namespace) -> int:
+    """Writes the results to a file or a folder."""
+    from ullage.batch.result_files import ResultFiles
+
+    results = ResultFiles(job, sources, options.output)
+    begin = results.start(resume=options.resume)
+    before = results.checkpoint.requests
+    if before:
+        complain(f"going on after {before:,} requests")
+    complaints = _Complaints()
+    with (
+        closing(results),
+        progress(job.command, total_bytes(sources), _bytes_before(sources, begin)) as bar,
+        closing(_work(job, sources, begin, options)) as chunks,
+    ):
+        for done in chunks:
+            for outcome in done.outcomes:
+                if outcome.problem:
+                    bar.step_aside(outcome)
+                    complaints(outcome)
+            results.write(done)
+            bar.advance(done)
+        results.end()
+    complaints.end()
+    sys.stdout.write(_summary(results, options.output))
+    return _exit_code(results.checkpoint.problems)
+
+
+def _bytes_before(sources: Sequence[Source], position: InputPosition) -> int:
+    """Returns the bytes of the input before a position, for the progress bar."""
+    whole = sum(source.size or 0 for source in sources[: position.file])
+    is_text = position.file < len(sources) and not sources[position.file].is_parquet
+    return whole + (position.offset if is_text else 0)
+
+
+def _summary(results: ResultFiles, output: str) -> str:
+    total, bad = results.checkpoint.requests, sum(results.checkpoint.problems.values())
+    what = "1 request" if total == 1 else f"{total:,} requests"
+    return printable(f"{what}{f', {bad:,} bad' if bad else ''}: results in {output}") + "\n"
+
+
+def _work(
+    job: Job, sources: Sequence[Source], begin: InputPosition, options: Namespace
+) -> Generator[Done, None, None]:
+    """Yields the chunks of the files with their outcomes, in order."""
+    if options.engine == "ray":
+        from ullage.batch.ray_engine import run_on_ray
+
+        yield from run_on_ray(job, sources, begin, options.jobs)
+        return
+    from ullage.batch.processes import run_in_processes
+
+    at_once = options.jobs == 1 and options.output is None  # each result is printed as soon as it is there
+    chunks = read_chunks(sources, begin, 1 if at_once else CHUNK_LINES)
+    yield from run_in_processes(job, chunks, options.jobs)
 
 
 def _sink(job: Job) -> Sink:
     if job.json:
         return JsonLines()
-    from ullage.cli.drawing import Table  # only people need it
+    if not is_there("rich"):
+        from ullage.cli.plain_view import PlainResults
 
-    return Table(job)
+        return PlainResults(job)
+    from ullage.cli.result_table import ResultTable
+
+    return ResultTable(job)
 
 
-def _exit_code(codes: set[int]) -> int:
-    """The code that all failures share; 1 where they differ."""
+def _exit_code(problems: Mapping[str, int]) -> int:
+    """Returns the exit code that all failures share; 1 if they differ."""
+    codes = set(map(code_named, problems))
     if not codes:
         return 0
-    return codes.pop() if len(codes) == 1 else BAD
+    return codes.pop() if len(codes) == 1 else FAILED
 
 
 class _Complaints:
-    """Bad lines on standard error, each with its place; the flood after the first few is only counted."""
+    """Reports bad lines on standard error, each with its place; counts them after the first `COMPLAINTS`."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -103,94 +183,16 @@ class _Complaints:
     def __call__(self, done: Outcome) -> None:
         self._count += 1
         if self._count <= COMPLAINTS:
-            sys.stderr.write(f"ullage: {complaint(done)}\n")
+            complain(complaint(done))
 
     def end(self) -> None:
         if self._count > COMPLAINTS:
-            sys.stderr.write(f"ullage: … and {self._count - COMPLAINTS:,} more bad lines\n")
+            complain(f"… and {self._count - COMPLAINTS:,} more bad lines")
 
 
 def complaint(done: Outcome) -> str:
-    """What is wrong with a line, and where."""
+    """Returns the message about a bad line: file, line, field and problem."""
     file = "standard input" if done.source == STDIN else done.source
     field = done.result.get("field")
     place = f"{file}, line {done.number}" + (f", field {field}" if field else "")
     return printable(f"{place}: {done.result['message']}")
-
-
-# Lines to outcomes -----------------------------------------------------------------------------------
-
-
-def outcomes(job: Job, lines: Iterable[Line], jobs: int | None) -> Iterator[Outcome]:
-    """The outcome of every line, in order; by as many processes as are asked for, or are worth it."""
-    if jobs == 1:
-        return map(partial(outcome, job), lines)
-    chunks = _chunks(lines)
-    first: list[list[Line]] = []
-    if jobs is None:
-        first = list(itertools.islice(chunks, BIG))
-        jobs = _cores() if len(first) == BIG else 1
-    chunks = itertools.chain(first, chunks)
-    if jobs == 1:
-        return itertools.chain.from_iterable(map(partial(work, job), chunks))
-    return _in_processes(partial(work, job), chunks, jobs)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _chunks(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    chunk: list[Line] = []
-    size = 0
-    for line in lines:
-        chunk.append(line)
-        size += len(line.data)
-        if size >= CHUNK_BYTES or len(chunk) >= CHUNK_LINES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _in_processes(
-    do: Callable[[list[Line]], list[Outcome]], chunks: Iterable[list[Line]], jobs: int
-) -> Iterator[Outcome]:
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
-    try:
-        yield from _in_order(pool, do, chunks, jobs * AHEAD)
-    except BrokenProcessPool:
-        raise ConfigurationError(
-            "a worker process died, perhaps for want of memory; try again with fewer --jobs"
-        ) from None
-    except BaseException:  # Ctrl-C, or nobody reads on: the work under way is of no use to anyone
-        for child in multiprocessing.active_children():
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _in_order(
-    pool: ProcessPoolExecutor,
-    do: Callable[[list[Line]], list[Outcome]],
-    chunks: Iterable[list[Line]],
-    ahead: int,
-) -> Iterator[Outcome]:
-    waiting: deque[Future[list[Outcome]]] = deque()
-    for chunk in chunks:
-        waiting.append(pool.submit(do, chunk))
-        if len(waiting) > ahead:
-            yield from waiting.popleft().result()
-    while waiting:
-        yield from waiting.popleft().result()
-
-
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

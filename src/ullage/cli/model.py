@@ -1,5 +1,5 @@
-"""`ullage model`: fetches the embedded model's file, shows what there is, and chooses what is used."""
-# ruff: noqa: PLC0415 - the options are always built; what an action needs is loaded when it runs
+"""`ullage model`: downloads the embedded model, lists models, and chooses the one that answers."""
+# ruff: noqa: PLC0415 - the options are always built; an action loads its modules when it runs
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ullage.broker.about import EMBEDDED
+from ullage.broker.embedded_info import EMBEDDED
+from ullage.cli.command_spec import ActionSpec, CommandSpec, json_option, store_option
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
 EXIT_CODES = """\
 exit codes:
-  0  all done
-  1  the file could not be fetched, or is damaged; the message has the command that mends it
-  2  wrong usage: an unknown option or model, a store that cannot be used"""
+  0  done
+  1  the file could not be downloaded, or is damaged; the message says how to repair it
+  2  wrong usage: an unknown option or model, an unusable store"""
 
-MODEL = """\
-The model that answers. Without any choice it is the embedded one, which runs in this process with no key
-and no network; its file is fetched once."""
+DESCRIPTION = """\
+Manages the model that answers. The default is the embedded model, which runs in this process without a
+key and without a network. Its file is downloaded once."""
 
 EXAMPLES = """\
 examples:
@@ -32,60 +33,31 @@ examples:
   ullage model use anthropic/claude-sonnet-4-5
   ullage model use embedded"""
 
-COMMANDS = {
-    "model": (
-        "ACTION [options]",
-        "fetch, show and choose the model that answers",
-        MODEL,
-        EXAMPLES,
-        EXIT_CODES,
+
+def _add_get_options(action: ArgumentParser) -> None:
+    action.add_argument("--force", action="store_true", help="replace an existing file")
+    json_option(action)
+
+
+def _add_list_options(action: ArgumentParser) -> None:
+    store_option(action)
+    json_option(action)
+
+
+def _add_use_options(action: ArgumentParser) -> None:
+    store_option(action)
+    action.add_argument(
+        "model",
+        metavar="MODEL",
+        help="embedded, the path of a GGUF file, PROVIDER/MODEL, or a server's address",
     )
-}
-
-# action → usage, help in a line
-USAGE = {
-    "get": ("[options]", "fetch the embedded model's file"),
-    "list": ("[options]", "show the models that there are, and the one that is used"),
-    "use": ("MODEL [options]", "use this model from now on"),
-}
-
-
-def add_commands(commands: Any, command: Callable[[Any, str, Callable[..., int]], Any]) -> None:
-    """Adds the command to the command line; `command` makes an empty one."""
-    model = command(commands, "model", run)
-    actions = model.add_subparsers(
-        title="actions", metavar="ACTION", dest="action", required=True, prog="ullage model"
-    )
-    for name, (usage, brief) in USAGE.items():
-        action = actions.add_parser(
-            name,
-            usage=f"ullage model {name} {usage}",
-            help=brief,
-            description=f"{brief.capitalize()}.",
-            epilog=EXIT_CODES,
-            formatter_class=model.formatter_class,
-            allow_abbrev=False,
-        )
-        if name == "get":
-            action.add_argument("--force", action="store_true", help="fetch it even where there is one")
-        else:
-            action.add_argument(
-                "--store",
-                metavar="PATH",
-                help="the file that keeps it (default: in the user's state directory)",
-            )
-        if name == "use":
-            action.add_argument(
-                "model",
-                metavar="MODEL",
-                help="embedded, the path of a GGUF file, PROVIDER/MODEL, or a server's address",
-            )
-        action.add_argument("--json", action="store_true", help="print one JSON object a line")
+    json_option(action)
 
 
 def run(options: Namespace) -> int:
-    """Does what the action says and returns the exit code."""
-    from ullage.cli.kept import MISSING, complain
+    """Runs the action and returns the exit code."""
+    from ullage.cli.complaint import complain
+    from ullage.cli.open_store import MISSING
     from ullage.errors import LocalModelError
 
     try:
@@ -97,16 +69,18 @@ def run(options: Namespace) -> int:
 
 def _get(options: Namespace) -> int:
     from ullage.broker.embedded import runtime, weights
-    from ullage.cli.kept import complain
+    from ullage.cli.complaint import complain
 
     wanted = weights.SMOLLM2
     if not options.json and (options.force or weights.find() is None):
-        complain(f"fetching {wanted.file} ({wanted.size / 1e6:.0f} MB, {wanted.licence}) …")
+        complain(f"downloading {wanted.file} ({wanted.size / 1e6:.0f} MB, {wanted.licence}) …")
     path, fetched = weights.get(force=options.force)
-    told = {"model": EMBEDDED, "path": str(path), "fetched": fetched, "runtime": runtime.is_installed()}
-    _tell(options, told, f"{path}\n{'fetched' if fetched else 'already there'}, and its sha256 is right")
-    if not told["runtime"]:
-        complain(f"the runtime is missing still. Install it with: {runtime.INSTALL}")
+    result = {"model": EMBEDDED, "path": str(path), "fetched": fetched, "runtime": runtime.is_installed()}
+    _print_result(
+        options, result, f"{path}\n{'downloaded' if fetched else 'already downloaded'}; its sha256 is correct"
+    )
+    if not result["runtime"]:
+        complain(f"the runtime is not installed yet. Install it with: {runtime.INSTALL}")
     return 0
 
 
@@ -118,19 +92,19 @@ def _list(options: Namespace) -> int:
     for row in rows:
         row["used"] = row["name"] in (used, used.partition("/")[0])
         mark, named = ("*", used) if row["used"] else (" ", row["name"])
-        _tell(options, row, f"{mark} {named:<24}  {row['state']}")
+        _print_result(options, row, f"{mark} {named:<24}  {row['state']}")
     return 0
 
 
 def _use(options: Namespace) -> int:
-    from ullage.cli.kept import opened
-    from ullage.config.using import CHOSEN
+    from ullage.cli.open_store import open_store
+    from ullage.session.preferences import CHOSEN_MODEL
 
     chosen = _checked(options.model)
-    with opened(options.store, make=True) as kept:
+    with open_store(options.store, make=True) as kept:
         if kept is not None:
-            kept.preferences.set(CHOSEN, chosen)
-    _tell(options, {"model": chosen}, f"{chosen} is used from now on")
+            CHOSEN_MODEL.set(kept.preferences, chosen)
+    _print_result(options, {"model": chosen}, f"{chosen} answers from now on")
     return 0
 
 
@@ -138,11 +112,14 @@ ACTIONS: dict[str, Callable[[Namespace], int]] = {"get": _get, "list": _list, "u
 
 
 def _checked(given: str) -> str:
-    """What is kept for a choice: a configured name, the whole path of a file, or what leads somewhere."""
+    """Returns the choice to save: a configured name, the absolute path of a file, or a name of a provider.
+
+    Raises ConfigurationError for an unknown model.
+    """
     import os
 
     from ullage.broker.embedded.gguf import metadata
-    from ullage.broker.providers import endpoint_for
+    from ullage.broker.registry import endpoint_for
     from ullage.config import load
     from ullage.errors import ConfigurationError, LocalModelError
 
@@ -155,22 +132,21 @@ def _checked(given: str) -> str:
         except LocalModelError as error:
             raise ConfigurationError(str(error)) from error
         return str(path.resolve())
-    # The key is asked for when a question is; a name that leads nowhere is told now.
+    # A missing key is an error only when a question is asked; an unknown name is an error now.
     endpoint_for(given, key="asked for later", environ=os.environ)
     return given
 
 
 def _used(store: str | None) -> str:
-    from ullage.cli.kept import opened
-    from ullage.config.using import CHOSEN
+    from ullage.cli.open_store import open_store
+    from ullage.session.preferences import CHOSEN_MODEL
     from ullage.store.files import located
 
     path = located(store)
     if path is not None and not path.exists():
         return EMBEDDED
-    with opened(store) as kept:
-        chosen = EMBEDDED if kept is None else kept.preferences.get(CHOSEN, EMBEDDED)
-    return chosen if isinstance(chosen, str) else EMBEDDED
+    with open_store(store) as kept:
+        return (None if kept is None else CHOSEN_MODEL.get(kept.preferences)) or EMBEDDED
 
 
 def _embedded_row() -> dict[str, Any]:
@@ -192,7 +168,7 @@ def _embedded_row() -> dict[str, Any]:
 def _provider_rows() -> list[dict[str, Any]]:
     import os
 
-    from ullage.broker.providers import KNOWN
+    from ullage.broker.registry import PROVIDERS
 
     return [
         {
@@ -201,7 +177,7 @@ def _provider_rows() -> list[dict[str, Any]]:
             "path": None,
             "ready": each.variable is None or bool(os.environ.get(each.variable)),
         }
-        for name, each in KNOWN.items()
+        for name, each in PROVIDERS.items()
     ]
 
 
@@ -212,21 +188,52 @@ def _key_state(variable: str | None, environ: Any) -> str:
 
 
 def _other_row(used: str) -> dict[str, Any]:
-    """A row for what was chosen and is in no list: a file, or a server's address."""
+    """Returns a row for a chosen model that is in no list: a file, or a server's address."""
     path = Path(used)
     if path.suffix.lower() != ".gguf":
-        return {"name": used, "state": "an address or a model's own name", "path": None, "ready": True}
+        return {"name": used, "state": "an address or a model's name", "path": None, "ready": True}
     there = path.is_file()
-    state = f"{path.stat().st_size / 1e6:,.0f} MB, present" if there else "missing: the file is not there"
+    state = f"{path.stat().st_size / 1e6:,.0f} MB, present" if there else "missing: the file does not exist"
     return {"name": used, "state": state, "path": used, "ready": there}
 
 
-def _tell(options: Namespace, value: dict[str, Any], text: str) -> None:
+def _print_result(options: Namespace, value: dict[str, Any], text: str) -> None:
     if options.json:
-        from ullage.cli.reading import encode
+        from ullage.batch.request_text import encode
 
         sys.stdout.buffer.write(encode(value))
     else:
-        from ullage.drawing import console
+        from ullage.window_chart import console
 
         console().file.write(f"{text}\n")
+
+
+SPEC = CommandSpec(
+    name="model",
+    usage="ACTION [options]",
+    brief="download, list and choose models",
+    description=DESCRIPTION,
+    examples=EXAMPLES,
+    exit_codes=EXIT_CODES,
+    run=run,
+    actions=(
+        ActionSpec(
+            name="get",
+            usage="[options]",
+            brief="download the file of the embedded model",
+            add_options=_add_get_options,
+        ),
+        ActionSpec(
+            name="list",
+            usage="[options]",
+            brief="list the available models, and mark the one that answers",
+            add_options=_add_list_options,
+        ),
+        ActionSpec(
+            name="use",
+            usage="MODEL [options]",
+            brief="choose the model that answers from now on",
+            add_options=_add_use_options,
+        ),
+    ),
+)

@@ -1,19 +1,17 @@
 """The configuration: files and the environment become frozen Settings.
 
-    settings = load(environ=os.environ, cwd=Path.cwd(), trusted=trust_in(kept.preferences))
+    settings = load(environ=os.environ, cwd=Path.cwd())
     settings.context.max_turns, settings.models["fast"].window, settings.model()
 
-What turns need of it is in `ullage.config.using`.
+`ullage.session` opens models and conversations from it.
 """
 
 from __future__ import annotations
 
-from ullage.config.building import defaults
-from ullage.config.overlay import trust, trust_in
+from ullage.config.builder import defaults
+from ullage.config.loader import load, store_url
 from ullage.config.problems import InvalidSettings, Problem
-from ullage.config.reading import load
 from ullage.config.settings import McpSettings, ModelSettings, Route, Settings
-from ullage.config.using import context_options, endpoint_of, opened
 
 __all__ = [
     "InvalidSettings",
@@ -22,11 +20,7 @@ __all__ = [
     "Problem",
     "Route",
     "Settings",
-    "context_options",
     "defaults",
-    "endpoint_of",
     "load",
-    "opened",
-    "trust",
-    "trust_in",
+    "store_url",
 ]

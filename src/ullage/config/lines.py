@@ -1,7 +1,6 @@
-"""On which line of a TOML text each key stands: what `tomllib` knows and does not tell.
+"""Finds the line of each key in a TOML text, because `tomllib` does not return it.
 
-The text has been parsed before, so that it is known to be right: the scan has only to find keys, and the
-end of values.
+The text was parsed before and is valid, so the scan only has to find the keys and the ends of the values.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ _PLAIN = re.compile(r"[^,\]}\n#]+")
 Path = tuple[str, ...]
 
 DEEPEST = 32
-"""How many parts of a key are told apart; no key of ours has as many."""
+"""Maximum number of parts of a key that are recorded; no key of the configuration has as many."""
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1, of each key and each table: where it is first named."""
+    """Returns the line of each key and each table at its first occurrence; the first line is 1."""
     scan = _Scan(text.replace("\r\n", "\n"))
     scan.statements()
     return scan.lines
 
 
 class _Scan:
-    """A place in a text that moves on."""
+    """A position that moves through a TOML text, and the lines of the keys found so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -43,7 +42,7 @@ class _Scan:
         self._line, self._counted = 1, 0
 
     def statements(self) -> None:
-        """Headers and pairs, to the end."""
+        """Reads all table headers and pairs of the text."""
         table: Path = ()
         while self._next():
             if self._next() == "[":
@@ -56,7 +55,7 @@ class _Scan:
                 self._pair(table)
 
     def _next(self) -> str:
-        """The next character that says something; empty at the end."""
+        """Skips blanks and comments and returns the next character; empty at the end."""
         self.at = self._end(_BLANK)
         return self.text[self.at : self.at + 1]
 
@@ -65,7 +64,7 @@ class _Scan:
         return self.at if match is None else match.end()
 
     def _key(self, table: Path) -> Path:
-        """A key, dotted or not, noted with all that it leads through."""
+        """Reads a key, dotted or not, and records the line of the key and of each table in its path."""
         path = table
         while match := _KEY.match(self.text, self.at):
             if len(path) < DEEPEST:
@@ -84,7 +83,7 @@ class _Scan:
 
     def _pair(self, table: Path) -> None:
         path = self._key(table)
-        self.at += 1  # the equals sign; a text that is not right could stand still here, and does not
+        self.at += 1  # the equals sign; in an invalid text, this step prevents an endless loop
         self._value(path)
 
     def _value(self, path: Path) -> None:
@@ -104,7 +103,7 @@ class _Scan:
 
 
 def _plain(key: str) -> str:
-    """A key as it is meant: without its quotes, its escapes resolved."""
+    """Returns a key without its quotes and with its escapes resolved."""
     if key[0] == "'":
         return key[1:-1]
     if key[0] == '"' and "\\" in key:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: each problem with its place, and all of them at once."""
+"""Problems in a configuration, each with its place; all are reported at once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _LONG = 40
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong."""
+    """One problem in a configuration."""
 
     place: str
     """`FILE:LINE`, or the name of an environment variable."""
     path: tuple[str, ...]
-    """The key in its parts; empty where it is none."""
+    """The parts of the key; empty if the problem concerns no key."""
     text: str
-    """What is wrong and what to do; never a value that could be a secret."""
+    """The message: the problem and its remedy, without any value that could be a secret."""
 
     @property
     def key(self) -> str:
-        """The key with dots, as a file would have it."""
+        """The key with dots, as in a file."""
         return dotted(self.path)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 
 class InvalidSettings(ConfigurationError):  # noqa: N818 - the form of InvalidConversation
-    """A configuration that cannot be used; `problems` has all that is wrong with it."""
+    """The configuration is invalid; `problems` lists all its problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = list(problems)
@@ -42,16 +42,16 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - the form of InvalidCo
 
 
 class Wrong(Exception):  # noqa: N818 - it never leaves the package
-    """A value that a key does not take; its text says why, and does not show what may be secret."""
+    """A value is invalid for its key; the message has the reason, and shows no value that may be secret."""
 
 
 def dotted(path: Iterable[str]) -> str:
-    """A key with dots, its parts quoted where TOML asks for it."""
+    """Returns a key with dots; quotes the parts that TOML requires in quotes."""
     return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
 
 
 def quoted(text: str) -> str:
-    """A text as TOML writes it on one line, with an escape for whatever does not print."""
+    """Returns a text as a TOML string on one line; escapes characters that are not printable."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
@@ -66,7 +66,7 @@ def _escaped(character: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value that is not taken, in short; of a text that may be a secret only its length."""
+    """Returns the short form of an invalid value; only the length of a text that may be a secret."""
     if isinstance(value, str):
         return f"a text of {len(value)} characters" if looks_secret(value) else quoted(_cut(value))
     if isinstance(value, bool):
@@ -79,12 +79,12 @@ def shown(value: object) -> str:
 
 
 def looks_secret(text: str) -> bool:
-    """Whether a text could be a key: long, in one piece, with a digit in it."""
+    """Returns True if a text could be a secret key: long, without blanks, with a digit."""
     return len(text) >= 16 and re.fullmatch(r"\S*\d\S*", text) is not None
 
 
 def clean(path: object) -> str:
-    """A path that can be printed anywhere: names of folders may hold what a terminal would obey."""
+    """Returns a path without control characters, which a terminal would obey."""
     return "".join(each if each.isprintable() else "?" for each in str(path))
 
 

@@ -1,17 +1,21 @@
-"""The configuration as values: what it says, and where each word of it comes from.
+"""The configuration as frozen values, with the source of each value.
 
-The defaults are those of the table of keys; `defaults()` has them all.
+The defaults come from the table of keys; `defaults()` returns them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from ullage.broker import embedded_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from decimal import Decimal
     from pathlib import Path
+
+    from ullage.target import ApiName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +28,11 @@ class CompressSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSettings:
-    """What is sent of the conversation."""
+    """The part of the conversation that is sent."""
 
     max_turns: int | None
     token_budget: int | None
-    """None for all that the window leaves."""
+    """None for the whole window less the reserve."""
     reserved_output: int | None
     """None for the model's longest answer, at most a quarter of the window."""
     max_summary_chars: int
@@ -38,24 +42,24 @@ class ContextSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizeSettings:
-    """How tokens are counted."""
+    """The counting of tokens."""
 
     use_endpoint: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingSettings:
-    """Which prompt and which model the turns of a class get; a class that is missing gets the usual ones."""
+    """The prompt and the model for the turns of each category; a missing category gets the usual ones."""
 
     system_prompts: Mapping[str, str]
     models: Mapping[str, str]
     rules: Mapping[str, tuple[str, ...]]
-    """The phrases that make a question one of a class; classes are tried in this order."""
+    """The phrases that choose a category for a question; categories are tried in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """What is remembered."""
+    """The memory: texts that the user asked to remember."""
 
     inject_max_chars: int
 
@@ -71,7 +75,7 @@ class ProjectSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSettings:
-    """Warnings and caps in dollars; None for none."""
+    """Warnings, in dollars or tokens, and caps in dollars; None for no warning or cap."""
 
     warn_at_dollars: Decimal | None
     warn_at_tokens: int | None
@@ -81,8 +85,15 @@ class CostSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """The place of sessions, costs and keys; None for a file in the user's state directory."""
+
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSettings:
-    """Dollars a million tokens; None where it is not given."""
+    """Prices in dollars for a million tokens; None for a price that is not configured."""
 
     input: Decimal | None
     output: Decimal | None
@@ -92,35 +103,57 @@ class PriceSettings:
 
     @property
     def is_given(self) -> bool:
-        """Whether any price is."""
+        """True if any price is configured."""
         return any(getattr(self, each) is not None for each in self.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutSettings:
+    """Time limits for a model's server, in seconds; `broker.endpoint.Timeouts` explains each."""
+
+    connect: int
+    first: int
+    between: int
+    begin: int | None
+    """None for one and a half times `first`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """One model; what is None is told by its provider or by the table of models."""
+    """One model; a value of None comes from its provider or from the table of models."""
 
     name: str
-    """What the user calls it."""
+    """The user's name for it."""
     endpoint: str | None
     """A provider's name or an address."""
     model: str | None
-    """What the provider calls it."""
-    api: str | None
+    """The provider's name for it."""
+    api: ApiName | None
     key: str | None
     """A reference, `env:NAME` or `file:PATH`; the key itself is never here."""
     window: int | None
     local_compress: bool
     use_tool_role: bool
     prices: PriceSettings
+    timeouts: TimeoutSettings
+
+    @property
+    def spec(self) -> str:
+        """The provider's name for it, or the user's if the provider's is not configured."""
+        return self.model or self.name
+
+    @property
+    def runs_here(self) -> bool:
+        """True for the embedded model and for a GGUF file, which have no endpoint."""
+        return self.endpoint is None and embedded_info.runs_here(self.spec)
 
 
 class Route(NamedTuple):
-    """Where a turn goes."""
+    """The model and the system prompt for the turns of a category."""
 
     model: ModelSettings
     system_prompt: str | None
-    """In the place of the usual one; None for that."""
+    """None for the usual system prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +164,12 @@ class ShellSettings:
     confirm: str
     """One of `keys.CONFIRM`."""
     history: int
-    """How many lines are kept; 0 for none."""
+    """Number of input lines that are saved; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalSettings:
-    """What a goal may use before it stops; None for any amount."""
+    """The limits of a goal; None for no limit."""
 
     max_steps: int
     max_tokens: int | None
@@ -152,17 +185,17 @@ class McpSettings:
     command: str | None
     args: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)
-    """A value `env:NAME` stands for a variable of the user's own: `using.environment_of` has them all."""
+    """A value `env:NAME` refers to the user's variable NAME; `mcp.spec.environment_of` resolves it."""
     url: str | None
     headers: Mapping[str, str] = field(repr=False)
-    """As `env`: `using.headers_of` has them all."""
+    """Values as in `env`; `mcp.spec.headers_of` resolves them."""
     timeout: int
-    """Seconds that connecting may take, and each call."""
+    """Time limit in seconds, for connecting and for each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of it; two are equal where they say the same, wherever that comes from."""
+    """The whole configuration; two are equal if their values are equal, whatever the sources."""
 
     default_model: str
     """The key `model`."""
@@ -172,31 +205,32 @@ class Settings:
     memory: MemorySettings
     project: ProjectSettings
     cost: CostSettings
+    store: StoreSettings
     models: Mapping[str, ModelSettings]
     shell: ShellSettings
     goal: GoalSettings
     mcp: Mapping[str, McpSettings]
+    plain_model: ModelSettings = field(compare=False, repr=False)
+    """A model with nothing configured, for names that are not in `models`."""
     sources: Mapping[tuple[str, ...], str] = field(compare=False, default_factory=dict)
-    """Where a key that is set comes from: `FILE:LINE`, or the name of an environment variable."""
+    """The source of each key that is set: `FILE:LINE`, or the name of an environment variable."""
     notices: tuple[str, ...] = field(compare=False, default=())
-    """What the user should know, such as a project's file that is not trusted and was left out."""
+    """Messages for the user, such as a project's file that is not trusted and is ignored."""
     files: tuple[Path, ...] = field(compare=False, default=())
     """The files that were read."""
 
     def model(self, name: str | None = None) -> ModelSettings:
-        """The model of this name, by default the one that answers.
+        """Returns the model with this name, by default the configured one.
 
-        A name that is not in the table is taken as `ullage model use` would take it, with nothing configured.
+        A name that is not configured may be any name for `ullage model use`; it gets the default settings.
         """
-        from ullage.config.building import plain_model  # noqa: PLC0415 - it builds what is defined here
-
         wanted = self.default_model if name is None else name
-        return self.models.get(wanted) or plain_model(wanted)
+        return self.models.get(wanted) or replace(self.plain_model, name=wanted)
 
-    def route(self, kind: str) -> Route:
-        """What a turn of this class gets; of a class that is not configured, the usual."""
-        return Route(self.model(self.routing.models.get(kind)), self.routing.system_prompts.get(kind))
+    def route(self, category: str) -> Route:
+        """Returns the model and the prompt for the turns of a category; by default the usual ones."""
+        return Route(self.model(self.routing.models.get(category)), self.routing.system_prompts.get(category))
 
     def source(self, *path: str) -> str:
-        """Where the value of a key comes from: `default`, a file with its line, or a variable."""
+        """Returns the source of a key's value: `default`, a file with its line, or a variable."""
         return self.sources.get(path, "default")

@@ -1,4 +1,4 @@
-"""A conversation as a person or an agent lives it."""
+"""A conversation: its events in a journal, and the requests that are rendered from it within its limits."""
 
 from __future__ import annotations
 

@@ -1,67 +1,71 @@
-"""What a conversation is held to: the model that counts, the limit, and how it is kept within that."""
+"""The bounds of a conversation: the target, the limit and the trimming policy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ullage.errors import ContextOverflowError
+from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.fitting import Budget, FitPolicy, Window
+from ullage.intake import kind_of, whole_number
 from ullage.models import model_info
-from ullage.tokens import counter_for, counter_with
-from ullage.tokens.calibration import NEUTRAL
+from ullage.tokens import Cost, counter_for
+from ullage.tokens.calibration import NEUTRAL, Factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ullage.fitting import Fitted
     from ullage.messages import Message, Tool
+    from ullage.target import Target
     from ullage.tokens import Count, Counter, Tokenizer
-    from ullage.tokens.calibration import Factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """A model, a budget and a policy; raises ConfigurationError where they cannot work together."""
+    """A target, a budget and a policy. Raises ConfigurationError if they cannot work together."""
 
-    model: str
+    target: Target
     token_budget: int | None
-    """The most input tokens, where the window does not leave fewer."""
+    """The limit in input tokens, if the window does not leave fewer; None for no such limit."""
     window: int | None
-    """The model's context window; None for what the table of models says."""
+    """The model's context window in tokens; None for the window in the table of models."""
     reserved_output: int | None
-    """What of the window is kept for the answer; None for the model's longest, at most a quarter."""
+    """Tokens of the window that are kept free for the answer; None for the model's longest, at most a
+    quarter."""
     tools: Sequence[Tool] | None
     policy: FitPolicy
     rolling: bool = True
-    """Whether what does not fit is trimmed; off, a request that is over is an error."""
+    """True if requests are trimmed; False if a request that does not fit is an error."""
     tokenizer: Tokenizer | None = None
-    """Counts the texts in the place of the model's own."""
+    """Counts the texts in place of the model's own tokenizer."""
     factor: Factor = NEUTRAL
     limit: int = field(init=False)
-    """The most input tokens: the budget, or what the window leaves where that is less."""
+    """The limit in input tokens: the budget, or the room in the window if that is smaller."""
 
     def __post_init__(self) -> None:
-        limits = [] if self.token_budget is None else [self.token_budget]
+        limits = [] if self.token_budget is None else [whole_number(self.token_budget, "token_budget", 1)]
+        if not isinstance(self.factor, Factor):
+            raise ConfigurationError(f"factor must be a Factor, not {kind_of(self.factor)}")
         if self.window is not None:
             limits.append(Budget(self.window, self.reserved_output).max_input)
-        elif model_info(self.model) is not None or not limits:
-            limits.append(Budget.for_model(self.model, self.reserved_output).max_input)
+        elif model_info(self.target.model) is not None or not limits:
+            limits.append(Budget.for_model(self.target, self.reserved_output).max_input)
         object.__setattr__(self, "limit", min(limits))
 
     @property
     def applied(self) -> FitPolicy:
-        """The policy as it is applied: nothing is taken out while `rolling` is off."""
+        """The policy that is applied: it removes nothing if `rolling` is False."""
         return self.policy if self.rolling else replace(self.policy, trim_strategy=(), max_turns=None)
 
     def counter(self) -> Counter:
-        """What prices the pieces of a request."""
-        return counter_for(self.model) if self.tokenizer is None else counter_with(self.model, self.tokenizer)
+        """Returns the counter of the model, or of the tokenizer that replaces the model's own."""
+        return counter_for(self.target, self.tokenizer)
 
     def open_window(self) -> Window:
-        """A window on a conversation that has not begun."""
+        """Returns an empty window with these bounds."""
         return Window(
-            model=self.model,
+            model=self.target,
             limit=self.limit,
             tools=self.tools,
             policy=self.applied,
@@ -69,19 +73,25 @@ class Bounds:
             factor=self.factor,
         )
 
-    def fit(self, messages: Iterable[Message], limit: int | None = None) -> Fitted:
-        """These messages made to fit, by a lower limit where one is given."""
-        held = self if limit is None else replace(self, token_budget=limit)
+    def fit(self, messages: Iterable[Message], limit: int | None = None) -> Fitted[Message]:
+        """Returns these messages made to fit; `limit` may lower the limit."""
+        lowered = self if limit is None else replace(self, token_budget=limit)
         try:
-            return _filled(held, messages).fitted()
+            return _filled(lowered, messages).fitted()
         except ContextOverflowError as error:
             raise ContextOverflowError(
                 error.tokens, error.limit, error.breakdown, trimmed=self.rolling
             ) from error
 
     def count(self, messages: Iterable[Message]) -> Count:
-        """What these messages cost as they are."""
+        """Returns the count of these messages, untrimmed."""
         return _filled(replace(self, rolling=False), messages).count()
+
+    def recounted(self, fitted: Fitted[Message]) -> Fitted[Message]:
+        """Returns a request with a new count, after the tokenizer has learned texts that it had estimated."""
+        own = replace(self, factor=NEUTRAL).count(fitted.messages)
+        count = self.factor.count(own)
+        return replace(fitted, count=count, tokens_after=count.tokens, estimate=Cost(own.tokens, own.ceiling))
 
 
 def _filled(bounds: Bounds, messages: Iterable[Message]) -> Window:

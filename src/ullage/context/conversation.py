@@ -1,262 +1,370 @@
-"""`Context`: a conversation, rendered and held within its budget.
+"""`Context`: a conversation that is kept in a journal and rendered within its budget.
 
-Rendering goes through the core's Window, and the record's turns are never touched by it.
+A `Context` is composed of a `Record` (the events and their journal), a `Renderer` (the windows and their
+limits), a `Meter` and, if there is a summarizer, `Summaries`. Each method calls one of these parts.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ullage.context.blocks import DEFAULT_PROMPT, system_messages
-from ullage.context.bounds import Bounds
-from ullage.context.folds import Folds
-from ullage.context.forms import fitted_without_tool_role
+from ullage.call_pairs import unanswered
+from ullage.context.journal import Event
+from ullage.context.options import ContextOptions, takes_options
 from ullage.context.outputs import blocks_of, expected, in_front
+from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
 from ullage.context.record import Record
-from ullage.context.requests import Request, short_form
-from ullage.context.summaries import Summaries
-from ullage.context.summary import Summarizer
-from ullage.errors import ContextOverflowError
-from ullage.fitting import FitPolicy
-from ullage.fitting.log import RequestLog
-from ullage.fitting.units import piece_of
-from ullage.pairing import unanswered
+from ullage.context.renderer import Renderer
+from ullage.context.request_log import RequestLog
+from ullage.fitting.pieces import letters_of, piece_of
+from ullage.intake import checked_share, copied, plural, read_tools, whole_number
+from ullage.target import target_of
+from ullage.tokens import RemoteTokenizer
 from ullage.tokens.calibration import NEUTRAL
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from decimal import Decimal
 
-    from ullage.context.folds import Fold
+    from ullage.context.bounds import Bounds
     from ullage.context.forms import Compress
-    from ullage.context.journal import Event, Journal
-    from ullage.context.summary import Summarize
+    from ullage.context.journal import Item, Journal, Piece
+    from ullage.context.search import Hit
     from ullage.fitting import Change, Fitted
     from ullage.messages import Message, Tool
-    from ullage.tokens import Count, Tokenizer
+    from ullage.target import ModelLike
+    from ullage.tokens import Cost, Count, Tokenizer
     from ullage.tokens.calibration import Factor
     from ullage.usage import Crossed
 
-WORTHWHILE = 1.05
-"""How much more room a tighter ceiling must give before the history is read again for it."""
 
+class Context:
+    """A conversation: turns, memory, summary and budget. Its journal keeps everything that must not be lost.
 
-class Context(Record):
-    """A conversation: turns, memory, summary and budget; what it must not lose is in its journal."""
+    The defaults suit a shell: its prompt, 4,096 tokens and 40 turns. A program gets the whole window with
+    `Context(model=…, system_prompt=…, token_budget=None, max_turns=None)`. `ContextOptions` describes each
+    keyword argument.
+    """
 
-    def __init__(
-        self,
-        *,
-        model: str = "gpt-4o",
-        system_prompt: str = DEFAULT_PROMPT,
-        tools: Sequence[Tool] | None = None,
-        max_turns: int | None = 40,
-        token_budget: int | None = 4_096,
-        window: int | None = None,
-        reserved_output: int | None = None,
-        policy: FitPolicy | None = None,
-        tokenizer: Tokenizer | None = None,
-        factor: Factor = NEUTRAL,
-        use_tool_role: bool = True,
-        summarize: Summarize | Summarizer | None = None,
-        summarizer_model: str | None = None,
-        summarize_at: float = 0.8,
-        max_summary_chars: int = 2_000,
-        memory_max_chars: int = 2_000,
-        journal: Journal | None = None,
-        session: str | None = None,
-        meter: Meter | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(journal, session, system_prompt, memory_max_chars)
-        self.use_tool_role = use_tool_role
-        self.meter = Meter() if meter is None else meter
-        self.requests = RequestLog()
-        bounds = Bounds(
-            model=model,
-            token_budget=token_budget,
-            window=window,
-            reserved_output=reserved_output,
-            tools=tools,
-            policy=replace(policy or FitPolicy(), max_turns=max_turns),
-            tokenizer=tokenizer,
-            factor=factor,
+    @takes_options(ContextOptions)
+    def __init__(self, options: ContextOptions) -> None:
+        self.record = Record(
+            options.journal, options.session, options.system_prompt, options.memory_max_chars
         )
-        self._folds = Folds(bounds)
-        self._token_budget = token_budget
-        self._next_factor = factor
-        self._summaries: Summaries | None = None
-        if summarize is not None:
-            if not isinstance(summarize, Summarizer):
-                writer = summarizer_model or model
-                summarize = Summarizer.for_model(summarize, max_summary_chars, writer, bounds.limit)
-            self._summaries = Summaries(summarize, summarize_at)
-        self._clock = clock
-        self._request: Request | None = None
-        self._asked: Fitted | None = None
-        self._evicted: set[int] = set()
-        self._untold: set[int] = set()  # evicted, and not yet told by enforce_budget
-        self._known: set[tuple[str, int, str]] = (
-            set()
-        )  # what was done for a model to a line, told or in _news
-        self._news: Counter[str] = Counter()
-        self._short: set[int] = set()  # lines that are kept because a short form goes without them
-        self._is_away = False
-        self._replay()
+        self.meter = Meter() if options.meter is None else options.meter
+        self.requests = RequestLog()
+        bounds = options.bounds()
+        self.summaries = options.summaries(bounds.limit)
+        self.renderer = Renderer(self.record, bounds, self.summaries, use_tool_role=options.use_tool_role)
+        self._token_budget = options.token_budget
+        self._clock = options.clock
+        self.record.replay(self.renderer.hear)
+        self.renderer.windows.opened = len(self.record.state.lines)
+
+    def __repr__(self) -> str:
+        model = self.bounds.target.model or "an unknown model"
+        return f"<Context {self.session} of {model}: {plural(len(self), 'turn')}, limit {self.limit}>"
 
     @classmethod
     def resume(cls, session: str, journal: Journal, **options: Any) -> Context:
-        """The conversation as it was kept; calls that were never answered get the result `[interrupted]`."""
+        """Returns the conversation as the journal has it; nothing is written.
+
+        Calls without a result may still run in another process, so their results are accepted until the next
+        user turn is appended. That turn gives each call that still has no result the result `[interrupted]`.
+        """
         context = cls(session=session or None, journal=journal, **options)
-        context.interrupt()
+        context.record.leave_calls()
         return context
 
-    # What happened ----------------------------------------------------------------------------------
+    # Turns ------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> str:
+        """The name of the conversation in its journal."""
+        return self.record.session
+
+    @property
+    def journal(self) -> Journal:
+        """The journal that keeps the conversation."""
+        return self.record.journal
+
+    @property
+    def turns(self) -> Sequence[Message]:
+        """Every turn as it was appended, sent or not."""
+        return self.record.turns
+
+    def __len__(self) -> int:
+        """The number of turns."""
+        return len(self.record)
+
+    @property
+    def waiting(self) -> Sequence[str]:
+        """The ids of the tool calls that have no result yet."""
+        return self.record.waiting
 
     def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
-        """Adds a turn: kept when this returns; raises InvalidConversation for what is none."""
-        self._append(message, pin=pin, priority=priority)
-        if message["role"] == "assistant":
-            self._answered()
+        """Adds a turn and writes it to the journal; raises InvalidConversation if it cannot come next.
+
+        The turn is a copy of the message, so later changes to the message do not change the turn.
+        """
+        self.record.append(message, pin=pin, priority=priority)
+        self._note_answer()
+
+    def append_later(self, message: Message) -> None:
+        """Adds a turn that the journal cannot take now; the next change, or `save`, writes it."""
+        self.record.append_later(message)
+        self._note_answer()
 
     def append_user(self, content: Any, *, pin: bool = False, priority: int = 0) -> None:
-        """Adds a user turn, with what commands printed since the last one in front of it."""
+        """Adds a user turn, preceded by the output of commands since the last one."""
+        state = self.record.state
         printed = blocks_of(
-            self._state.outputs,
-            self._room() if self._state.outputs else 0,
-            self.bounds.counter().text,
-            lambda text: self.journal.keep(self.session, [text]),
+            state.outputs,
+            self._room() if state.outputs else 0,
+            self.count_text,
+            lambda text: self.journal.keep(self.session, [text], [state.printed_by.get(text)]),
         )
         content, quoted = in_front(printed, content)
-        self._append({"role": "user", "content": content}, pin=pin, priority=priority, quoted=quoted)
+        self.record.append({"role": "user", "content": content}, pin=pin, priority=priority, quoted=quoted)
+
+    def append_exec_output(self, text: str) -> None:
+        """Keeps the output of a command for the next user turn."""
+        self.record.append_exec_output(text)
 
     @property
     def printed_tokens(self) -> int:
-        """About what the commands since the last user turn will add to the next one."""
-        return expected(self._state.outputs, self._room(), self.bounds.counter().text)
+        """Returns about how many tokens the output of commands will add to the next user turn."""
+        return expected(self.record.state.outputs, self._room(), self.count_text)
 
     def _room(self) -> int:
-        """What the blocks of the prompt leave for turns."""
+        """Returns the tokens that the blocks of the prompt leave for turns."""
         blocks = self.count().breakdown
         return self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
 
+    def _note_answer(self) -> None:
+        """If the last turn answers a request, notes that, and starts the next summary before it is needed."""
+        if self.record.state.turns[-1].message["role"] != "assistant":
+            return
+        if self.renderer.unanswered is not None:
+            self.requests.note(self.renderer.unanswered, self._clock())
+            self.renderer.unanswered = None
+        self.renderer.look_ahead()
+
+    def interrupt(self) -> None:
+        """Gives each open call the result `[interrupted]`, so that the conversation can go on.
+
+        If the journal cannot take these results now, the next user turn writes them.
+        """
+        self.record.interrupt()
+
     def compact(self, share: float = 0.25) -> int:
-        """Trims now, down to this share of the room; tells how many tokens that saved."""
+        """Trims now, down to this share of the room; returns the number of tokens saved."""
+        checked_share(share, "share", least=0.01)
         before = self.estimate_tokens()
-        if self.waiting:
-            raise unanswered(self._state.waiting)
-        self._happened("compact", {"share": share})
+        left = self.record.interruptions()
+        if self.waiting and not left:
+            raise unanswered(self.record.state.waiting)
+        self.record.change(*left, Event("compact", {"share": share}))
         return before - self.estimate_tokens()
 
-    def _apply(self, event: Event) -> None:
-        before = self._blocks()
-        super()._apply(event)
-        if event.kind == "summary":
-            # It stands in the prompt from here on: what was decided before it stays decided.
-            self._folds.renew(before, self._blocks(), self._state.lines, self._state.compactions)
-        elif event.kind in {"undo", "reset"}:
-            self._folds.clear()
-            self._request = self._asked = None
-            self._evicted, self._untold, self._known, self._short = set(), set(), set(), set()
-            if self._summaries:
-                self._summaries.drop()
+    def undo(self) -> Sequence[Message]:
+        """Removes the last exchange, and returns its turns."""
+        return self.record.undo()
 
-    def _answered(self) -> None:
-        """A request was answered: notes it, and has the next summary written before it is needed."""
-        if self._asked is not None:
-            self.requests.note(self._asked, self._clock())
-            self._asked = None
-        if self._summaries is not None and self._summarizes and not self.waiting:
-            self._summaries.look_ahead(self._fold(), self._state)
+    def reset(self) -> None:
+        """Clears turns, waiting output and summary; keeps memory, project, usage and warnings."""
+        self.record.reset()
 
-    # Bounds -----------------------------------------------------------------------------------------
+    def save(self) -> None:
+        """Writes the turns that the journal could not take before; does nothing if all are written."""
+        self.record.save()
+
+    # The prompt and its blocks ----------------------------------------------------------------------
+
+    @property
+    def system_prompt(self) -> str:
+        """The system prompt, without its blocks."""
+        return self.record.system_prompt
+
+    @system_prompt.setter
+    def system_prompt(self, prompt: str) -> None:
+        self.record.system_prompt = prompt
+
+    @property
+    def memory(self) -> Sequence[Item]:
+        """The items that are remembered in every conversation."""
+        return self.record.memory
+
+    def remember(self, content: str, kind: str = "") -> Item:
+        """Remembers an item, which is in the prompt from now on."""
+        return self.record.remember(content, kind)
+
+    def forget(self, number: int) -> bool:
+        """Forgets an item; returns False if there is no item with this number."""
+        return self.record.forget(number)
+
+    @property
+    def project(self) -> str:
+        """The file tree in the prompt, or empty."""
+        return self.record.project
+
+    def set_project(self, tree: str, *, at_trim: bool = False) -> None:
+        """Puts a file tree into the prompt: now, or with the next trim, which changes the prompt anyway."""
+        self.record.set_project(tree, at_trim=at_trim)
+
+    @property
+    def goal(self) -> str:
+        """The goal that was set and has not ended, or empty."""
+        return self.record.goal
+
+    @goal.setter
+    def goal(self, text: str) -> None:
+        self.record.goal = text
+
+    @property
+    def pursuing(self) -> bool:
+        """False while the goal is paused: requests are then made as if there were no goal."""
+        return self.record.pursuing
+
+    @pursuing.setter
+    def pursuing(self, pursuing: bool) -> None:
+        self.record.pursuing = pursuing
+
+    @property
+    def in_goal_mode(self) -> bool:
+        """True if requests are made for the goal: there is one, and it is not paused."""
+        return self.record.in_goal_mode
+
+    @property
+    def summary(self) -> str:
+        """The summary of evicted turns, or empty."""
+        return self.record.summary
+
+    @property
+    def summary_failure(self) -> BaseException | None:
+        """The reason why the last summary failed; None if it did not fail."""
+        return self.summaries.failure if self.summaries else None
+
+    def recall(self, handle: str) -> Piece | None:
+        """Returns the piece with this handle, or None."""
+        return self.record.recall(handle)
+
+    def search(self, words: str, most: int = 20) -> Sequence[Hit]:
+        """Returns the texts of this conversation that match the words, the best first, also evicted ones.
+
+        Not all words need to occur. Text in quotation marks must occur exactly.
+        """
+        return self.record.search(words, most)
+
+    # Limits -----------------------------------------------------------------------------------------
 
     @property
     def bounds(self) -> Bounds:
-        """The model, the limit and the policy that the conversation is held to."""
-        return self._folds.bounds
+        """The model, the limit and the policy of the conversation."""
+        return self.renderer.bounds
 
     @property
     def limit(self) -> int:
-        """The most input tokens: `token_budget`, or what the window leaves where that is less."""
+        """The limit in input tokens: `token_budget`, or the room in the window if that is smaller."""
         return self.bounds.limit
+
+    # Without a setter, so that an assignment is an error and not an attribute that nothing reads.
+
+    @property
+    def model(self) -> str | None:
+        """The model that counts; `use_model` changes it."""
+        return self.bounds.target.model
+
+    @property
+    def token_budget(self) -> int | None:
+        """The budget as it was given; `lower_limit` lowers the limit."""
+        return self._token_budget
+
+    @property
+    def max_turns(self) -> int | None:
+        """The most turns that are sent."""
+        return self.bounds.policy.max_turns
+
+    @property
+    def tools(self) -> Sequence[Tool] | None:
+        """The tools that are sent, as copies; `use_tools` changes them."""
+        tools = self.bounds.tools
+        return None if tools is None else tuple(map(copied, tools))
+
+    @property
+    def use_tool_role(self) -> bool:
+        """False if calls and results are sent as texts, for models whose templates reject `role: tool`."""
+        return self.renderer.use_tool_role
+
+    @use_tool_role.setter
+    def use_tool_role(self, use: bool) -> None:
+        self.renderer.use_tool_role = use
 
     def use_model(
         self,
-        model: str,
+        model: ModelLike,
         *,
         window: int | None = None,
         reserved_output: int | None = None,
         tokenizer: Tokenizer | None = None,
         factor: Factor = NEUTRAL,
     ) -> None:
-        """Goes on with another model: the history is counted once more, and refitted."""
-        self._folds.bounds = replace(
+        """Changes the model: the history is counted again and fitted again."""
+        self.renderer.bounds = replace(
             self.bounds,
-            model=model,
+            target=target_of(model),
             token_budget=self._token_budget,
             window=window,
             reserved_output=reserved_output,
             tokenizer=tokenizer,
             factor=factor,
         )
-        self._next_factor = factor
+        self.renderer.recalibrate(factor)
 
-    @contextmanager
-    def meanwhile(self) -> Iterator[None]:
-        """What the conversation is held to within this, another model or other tools, ends with it.
+    def use_tokenizer(self, tokenizer: Tokenizer, factor: Factor = NEUTRAL) -> None:
+        """Changes the tokenizer: the history is counted again and fitted again."""
+        self.renderer.bounds = replace(self.bounds, tokenizer=tokenizer, factor=factor)
+        self.renderer.recalibrate(factor)
 
-        What leaves another model's window is no reason for a summary: its own still has it.
+    def use_tools(self, tools: Iterable[Any] | None) -> None:
+        """Sets the tools that are sent from now on; their schemas are counted."""
+        self.renderer.bounds = replace(self.bounds, tools=read_tools(tools))
+
+    def temporary_limits(self) -> AbstractContextManager[None]:
+        """Undoes, at the end of the block, all changes of the model, the tools and the limit.
+
+        Turns that only another model's window has no room for are not summarized.
         """
-        before = self.bounds, self._next_factor, self.use_tool_role, self._is_away
-        self._is_away = True
-        try:
-            yield
-        finally:
-            self._folds.bounds, self._next_factor, self.use_tool_role, self._is_away = before
+        return self.renderer.temporary_limits()
 
-    def hold_to(self, limit: int) -> None:
-        """Keeps to a lower limit from now on, as after a provider's refusal; a higher one changes nothing."""
-        if limit < self.limit:
-            self._folds.bounds = replace(self.bounds, token_budget=max(1, limit))
+    def lower_limit(self, limit: int) -> None:
+        """Lowers the limit from now on, as after a provider's refusal; a higher limit changes nothing."""
+        if whole_number(limit, "limit", None) < self.limit:
+            self.renderer.bounds = replace(self.bounds, token_budget=max(1, limit))
 
-    def use_tools(self, tools: Sequence[Tool] | None) -> None:
-        """Sends these tools from now on; their schemas count."""
-        self._folds.bounds = replace(self.bounds, tools=tools)
-
-    def roll(self, on: bool) -> None:
-        """Trims what does not fit, or, off, lets a request that is over be an error."""
-        self._folds.bounds = replace(self.bounds, rolling=on)
+    def set_trimming(self, on: bool) -> None:
+        """Turns trimming on or off. If it is off, a request that does not fit is an error."""
+        self.renderer.bounds = replace(self.bounds, rolling=on)
 
     def recalibrate(self, factor: Factor, *, at_once: bool = False) -> None:
-        """Counts by another factor: from the next trim on, or at once after a provider's overflow error."""
-        self._next_factor = factor
-        if at_once and factor != self.bounds.factor:
-            self._folds.bounds = replace(self.bounds, factor=factor)
+        """Sets the calibration factor: from the next trim on, or at once after an overflow error."""
+        self.renderer.recalibrate(factor, at_once=at_once)
 
-    def _adopt_factor(self) -> None:
-        """Takes a new factor over that leaves less room, or so much more that reading all again pays."""
-        now, then = (factor.limit(self.limit) for factor in (self.bounds.factor, self._next_factor))
-        if then < now or then > now * WORTHWHILE:
-            self._folds.bounds = replace(self.bounds, factor=self._next_factor)
+    def count_text(self, text: str) -> Cost:
+        """Returns the tokens of a text by the rules of the current model, without framing."""
+        return self.bounds.counter().text(text)
 
-    @property
-    def summary_failure(self) -> BaseException | None:
-        """Why the last attempt at a summary gave nothing; None where it did not fail."""
-        return self._summaries.failure if self._summaries else None
-
-    # Rendering --------------------------------------------------------------------------------------
+    # Requests ---------------------------------------------------------------------------------------
 
     def to_messages(
         self, *, system_prompt_override: str | None = None, compress: Compress | None = None
     ) -> list[Message]:
-        """The messages to send now; raises ContextOverflowError where what must be sent does not fit."""
-        return list(self.fitted(system_prompt_override=system_prompt_override, compress=compress).messages)
+        """Returns the messages to send now; raises ContextOverflowError if the mandatory ones do not fit."""
+        fitted = self.fitted(system_prompt_override=system_prompt_override, compress=compress)
+        return [copied(message) for message in fitted.messages]  # copies, which the caller may change
 
     def fitted(
         self,
@@ -264,185 +372,106 @@ class Context(Record):
         system_prompt_override: str | None = None,
         compress: Compress | None = None,
         limit: int | None = None,
-    ) -> Fitted:
-        """The messages to send now, with their count and what was done to make them fit.
+    ) -> Fitted[Any]:
+        """Returns the messages to send now, with their count and the changes that made them fit.
 
-        A lower `limit` is for this one request; the history is read again for it.
+        A lower `limit` applies to this request only; the history is read again for it.
         """
-        short = None if self.in_goal_mode else compress
-        lower = limit if limit is not None and limit < self.limit else None
-        if lower is None and short is None:
-            fold, fitted = self._trimmed(system_prompt_override)
-            self._keep(fold.taken(fitted), own=system_prompt_override is None and not self._is_away)
-            request = Request(fitted, fold.line_of)
-        else:
-            request = self._made_anew(system_prompt_override, short, lower)
-        if not self.use_tool_role:
-            whole = self._whole(system_prompt_override, short)
-            request = request._replace(fitted=fitted_without_tool_role(request.fitted, whole, self.bounds))
-        self._request, self._asked = request, request.fitted
-        return request.fitted
+        return self.renderer.render(system_prompt_override, compress, limit)
+
+    def history(self, system_prompt_override: str | None = None) -> list[Message]:
+        """Returns all messages, untrimmed."""
+        return self.record.history(system_prompt_override)
 
     @property
-    def rendered(self) -> Fitted | None:
-        """The last render; None before the first."""
-        return None if self._request is None else self._request.fitted
+    def rendered(self) -> Fitted[Any] | None:
+        """The last rendered request; None before the first."""
+        return self.renderer.rendered
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What the last render did to each turn that it did not send as it is, by the turn's place."""
-        if self._request is None:
-            return ()
-        return self._request.changes(self._state.lines, self.bounds.counter())
+        """One change for each turn that the last request left out or altered, in order."""
+        return self.renderer.changes
 
-    def news(self) -> Mapping[str, int]:
-        """How often renders did what to a turn that the same model had as it was, since this was last asked.
+    def pop_changes(self) -> Mapping[str, int]:
+        """Returns the number of changes since the last call, by kind; each counts once for each model.
 
-        What a short form leaves out by itself is in `changes`, and no news.
+        The changes of a short form are only in `changes`.
         """
-        news, self._news = self._news, Counter()
-        return news
-
-    def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
-        """What stands in the window now, before the trim that it may need."""
-        if compress is not None and not self.in_goal_mode:
-            return self.bounds.count(self._whole(system_prompt_override, compress))
-        return self._fold(system_prompt_override).count()
-
-    def forecast(self) -> list[Message]:
-        """The messages that the next trim will likely evict, if the conversation goes on."""
-        fold, lines = self._fold(), self._state.lines
-        if self.waiting or not lines:
-            return []
-        return [lines[fold.line_of(place)].turn.message for place in fold.window.forecast()]
-
-    def estimate_tokens(self) -> int:
-        """The best estimate of the same."""
-        return self.count().tokens
+        return self.renderer.evictions.pop_changes()
 
     def enforce_budget(self) -> list[Message]:
-        """The turns that requests go without since this was last asked; raises where none can fit."""
+        """Returns the turns evicted since the last call; raises ContextOverflowError like `fitted`."""
         self.fitted()
-        lines, turns = self._state.lines, self._state.turns
-        ends = [*(line.place for line in lines[1:]), len(turns)]
-        news, self._untold = sorted(self._untold), set()
-        return [turn.message for line in news for turn in turns[lines[line].place : ends[line]]]
+        return self.renderer.evictions.pop_turns()
 
-    def _fold(self, prompt: str | None = None) -> Fold:
-        return self._folds.get(self._blocks(prompt), self._state.lines, self._state.compactions)
+    def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
+        """Returns the count of a request now, before any trim."""
+        return self.renderer.count(system_prompt_override, compress)
 
-    def _trimmed(self, prompt: str | None) -> tuple[Fold, Fitted]:
-        """The request here; one that has no room for the summary goes without it."""
-        try:
-            return self._renewed(prompt)
-        except ContextOverflowError:
-            if not (self._state.summary and self._state.shown):
-                raise
-        self._happened("summary", {"text": self._state.summary, "covered": [], "shown": False})
-        fold = self._fold(prompt)
-        return fold, fold.fitted()
+    def estimate_tokens(self) -> int:
+        """Returns the estimate in tokens of a request now, before any trim."""
+        return self.count().tokens
 
-    def _renewed(self, prompt: str | None) -> tuple[Fold, Fitted]:
-        """The request here. A trim changes the prompt, so all that waits to change it does so then."""
-        fold = self._fold(prompt)
-        fitted = fold.fitted()
-        if fitted.record.pending and self._take_over():
-            fold = self._fold(prompt)
-            fitted = fold.fitted()
-        if fitted.record.pending and self._summarized(fold.going(fitted)):
-            fold = self._fold(prompt)
-            fitted = fold.fitted()
-        return fold, fitted
+    def forecast(self) -> list[Message]:
+        """Returns the messages that the next trim will probably evict."""
+        return self.renderer.forecast()
 
-    async def ready(self) -> None:
-        """Waits until the summary that the next request needs is written; then rendering does not wait."""
-        if self._summaries is None or self.waiting or not self._summarizes:
-            return
-        fold = self._fold()
-        with suppress(ContextOverflowError):  # the request itself will tell, or do without the summary
-            going = fold.going(fold.fitted())
-            if going:
-                self._summaries.begin(self._state, going)
-        if self._summaries.future is not None:
-            import asyncio  # noqa: PLC0415 - whoever awaits this has it loaded
+    async def prepare(self, *, system_prompt_override: str | None = None) -> None:
+        """Waits for the counts of a remote tokenizer and for the summary, which rendering needs.
 
-            waited = asyncio.wrap_future(self._summaries.future)
-            # Whoever takes the summary hears why there is none; here it is only waited for.
-            waited.add_done_callback(lambda each: each.cancelled() or each.exception())
-            await asyncio.wait([waited])
+        Rendering itself never waits.
+        """
+        tokenizer = self.bounds.tokenizer
+        if isinstance(tokenizer, RemoteTokenizer):
+            await self.renderer.learn(tokenizer, system_prompt_override)
+        await self.renderer.await_summary()
 
-    @property
-    def _summarizes(self) -> bool:
-        return not (self.in_goal_mode or self._is_away)
+    async def learn(
+        self,
+        tokenizer: RemoteTokenizer,
+        *,
+        system_prompt_override: str | None = None,
+        compress: Compress | None = None,
+    ) -> None:
+        """Lets a remote tokenizer count the texts of the conversation that it has not counted yet."""
+        await self.renderer.learn(tokenizer, system_prompt_override, compress)
 
-    def _summarized(self, going: Iterable[int]) -> bool:
-        """Takes over the summary that was prepared, or has it written now; whether there is a new one."""
-        if self._summaries is None or not self._summarizes:
-            return False
-        self._summaries.begin(self._state, going)
-        written = self._summaries.take(self._state)
-        if written is not None:
-            self._happened("summary", {"text": written.text, "covered": sorted(written.covered)})
-        return written is not None
+    def answer_recall(self, arguments: Mapping[str, Any]) -> str:
+        """Returns the recall tool's answer: evicted texts, in a share of the window."""
+        changed = {change.index for change in self.changes}
+        viewed = [turn for place, turn in enumerate(self.turns) if place not in changed]
+        measure = self.bounds.counter().text
+        return answer_recall(
+            self.journal,
+            self.session,
+            arguments,
+            room=min(MOST_TOKENS, self.bounds.policy.max_tokens_per_output, self.limit // WINDOW_SHARE),
+            measure=lambda text: measure(text).ceiling,
+            without={letters_of(piece_of(turn)) for turn in viewed},
+        )
 
-    def _take_over(self) -> bool:
-        """Takes over what waits for a trim; whether there was anything."""
-        before = (self._memory, self._project, self.bounds.factor)
-        self._refresh_memory()
-        self._project = self._next_project
-        self._adopt_factor()
-        return before != (self._memory, self._project, self.bounds.factor)
+    def recounted(self, fitted: Fitted[Any]) -> Fitted[Any]:
+        """Returns a request with a new count, after the tokenizer has learned texts that rendering made.
 
-    def _keep(self, taken: Iterable[tuple[str, int]], *, own: bool) -> None:
-        """Keeps the texts of lines that are no longer sent whole; `own` is the conversation's own request."""
-        lines, texts, model = self._state.lines, [], self.bounds.model
-        for kind, line in taken:
-            texts.append(piece_of(lines[line].turn.message))
-            if (model, line, kind) not in self._known:
-                self._known.add((model, line, kind))
-                self._news[kind] += 1
-            if kind == "evict" and own and line not in self._evicted:
-                self._evicted.add(line)
-                self._untold.add(line)
-                if self._summaries:
-                    self._summaries.owe(line)
-        if texts:
-            self.journal.keep(self.session, texts)
-
-    def _made_anew(self, prompt: str | None, compress: Compress | None, limit: int | None) -> Request:
-        """A request that no fold follows: the short form, or one by a lower limit."""
-        lines, before = self._state.lines, len(system_messages(self._blocks(prompt)))
-        short = None if compress is None else short_form(lines, compress)
-        fitted = self.bounds.fit(self._whole(prompt, compress), limit)
-        places = range(len(lines)) if short is None else short.lines
-        request = Request(fitted, lambda index: places[index - before], short)
-        taken = {request.line_of(change.index) for change in fitted.changes}
-        taken |= (short.instead.keys() if short else set()) - self._short
-        if short is not None:
-            self._short |= taken
-        self.journal.keep(self.session, [piece_of(lines[line].turn.message) for line in sorted(taken)])
-        return request
-
-    def _whole(self, prompt: str | None, compress: Compress | None) -> list[Message]:
-        lines = self._state.lines
-        short = None if compress is None else short_form(lines, compress)
-        turns = [line.turn.message for line in lines] if short is None else short.messages
-        return [*system_messages(self._blocks(prompt)), *turns]
+        If the request is now over the limit, the next render reads the history again.
+        """
+        return self.renderer.recounted(fitted)
 
     # Usage ------------------------------------------------------------------------------------------
 
     def add_usage(self, *arguments: Any, **options: Any) -> tuple[Crossed, ...]:
-        """Adds what a request used to the meter; gives the warnings that this is the first to cross."""
+        """Adds the usage of a request to the meter; returns the warnings that it is the first to cause."""
         return self.meter.add_usage(*arguments, **options)
 
     def total_cost(self) -> Decimal | None:
-        """The known costs in dollars; None where none is known."""
+        """Returns the sum of the known costs in dollars; None if no cost is known."""
         return self.meter.total_cost()
 
     def total_tokens(self) -> tuple[int, int]:
-        """All prompt tokens, and all completion tokens."""
+        """Returns all prompt tokens, and all completion tokens."""
         return self.meter.total_tokens()
 
     def reset_usage(self) -> None:
-        """Clears the meter and arms its warnings again."""
+        """Clears the meter and enables its warnings again."""
         self.meter.reset()

@@ -1,33 +1,35 @@
-"""What commands printed, on its way into the next question: never so much that the question has no room."""
+"""Puts the outputs of commands in front of the next question, fenced, and cut so that the question fits."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.fitting.shorten import HANDLE_LENGTH, cut_middle, letters_of
+from ullage.fitting.pieces import HANDLE_LENGTH, letters_of
+from ullage.fitting.shorten import cut_middle
+from ullage.text import disarm, fence_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ullage.tokens.counter import Cost
 
-HEADING = "[exec output]"
 LEAST = 64
-"""Tokens that the newest output may have in any case; an earlier one is not cut to less."""
+"""Tokens that the newest output always gets; earlier outputs are not cut to less."""
 AHEAD = 8
-"""How many earlier outputs a long one leaves room for."""
+"""The number of earlier outputs that a long output leaves room for."""
 EARLIER = "[{} earlier outputs are left out] recall {}"
+"""The text in the fence that replaces outputs which no longer fit."""
 
 
 def blocks_of(
     outputs: Sequence[str], room: int, measure: Callable[[str], Cost], keep: Callable[[str], object]
 ) -> list[str]:
-    """A block for each output, in half of the room: the newest whole where they fit, long ones cut.
+    """Returns a block for each output, in half of the room: the newest whole if they fit, long ones cut.
 
-    The earliest, where they no longer fit, are one line together. The whole of what is cut or left out is
-    kept, and the block says under which handle.
+    If the earliest outputs do not fit, one line replaces them all. The whole text of each output that is cut
+    or left out is kept, and its block names the handle.
     """
-    whole = [f"{HEADING}\n{text}" for text in outputs]
+    whole = [fence_output(text) for text in outputs]
     costs = [measure(block).ceiling for block in whole]
     left, rest = max(LEAST, room // 2), sum(costs)
     if rest <= left:
@@ -42,7 +44,7 @@ def blocks_of(
                 blocks.append(_earlier(outputs[: place + 1], keep))
                 break
             keep(outputs[place])
-            block = _cut(block, outputs[place], share, cost, measure)
+            block = _cut(outputs[place], share, measure)
             cost = measure(block).ceiling
         blocks.append(block)
         left -= cost
@@ -50,23 +52,26 @@ def blocks_of(
 
 
 def expected(outputs: Sequence[str], room: int, measure: Callable[[str], Cost]) -> int:
-    """About how many tokens the blocks of these outputs will have."""
+    """Returns the approximate number of tokens of the blocks of these outputs."""
     return min(sum(measure(text).tokens for text in outputs), max(LEAST, room // 2)) if outputs else 0
 
 
-def _cut(block: str, output: str, room: int, cost: int, measure: Callable[[str], Cost]) -> str:
-    handle = letters_of(output)[:HANDLE_LENGTH]
-    return cut_middle(block, room, cost, lambda each: measure(each).ceiling, handle)
+def _cut(output: str, room: int, measure: Callable[[str], Cost]) -> str:
+    """Returns the head and tail of an output, in its fence."""
+    shown, handle = disarm(output), letters_of(output)[:HANDLE_LENGTH]
+    inside = max(1, room - measure(fence_output("")).ceiling)
+    short = cut_middle(shown, inside, measure(shown).ceiling, lambda each: measure(each).ceiling, handle)
+    return fence_output(short)
 
 
 def _earlier(outputs: Sequence[str], keep: Callable[[str], object]) -> str:
     whole = "\n\n".join(outputs)
     keep(whole)
-    return EARLIER.format(len(outputs), letters_of(whole)[:HANDLE_LENGTH])
+    return fence_output(EARLIER.format(len(outputs), letters_of(whole)[:HANDLE_LENGTH]))
 
 
 def in_front(blocks: Sequence[str], content: Any) -> tuple[Any, int]:
-    """A user's content with the blocks in front, and how much they are: characters, or parts of a list."""
+    """Returns a user's content with the blocks in front, and their size: characters, or parts of a list."""
     if blocks and isinstance(content, str):
         quoted = "\n\n".join(blocks) + "\n\n"
         return quoted + content, len(quoted)

@@ -1,64 +1,112 @@
-"""What a conversation is at a moment: the fold of the events that happened to it."""
+"""The state of a conversation, which is the sum of its events.
+
+A turn is a message as it was appended. A line is a message as it is rendered: two user turns in a row are one
+line, so that roles alternate.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.context.rendering import Compaction, Line, Turn, add_line
+from ullage.call_pairs import Waiting, follow
+from ullage.context.blocks import system_messages
 from ullage.errors import InvalidConversation
-from ullage.pairing import Waiting, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ullage.context.blocks import Blocks
     from ullage.context.journal import Event
+    from ullage.messages import Message
+
+
+class Turn(NamedTuple):
+    """A message as it was appended, with its pin and priority."""
+
+    message: Message
+    pin: bool = False
+    priority: int = 0
+    event: int | None = None
+    """The number of the event that has this message; None if the message joins several turns."""
+
+
+class Line(NamedTuple):
+    """A message as it is rendered, and the index of its first turn."""
+
+    turn: Turn
+    place: int
+
+
+class Compaction(NamedTuple):
+    """A trim that the user asked for."""
+
+    lines: int
+    """The number of lines at that time, without a question that had no answer yet."""
+    share: float
+    """The share of the room that the trim leaves in use."""
 
 
 @dataclass(slots=True)
 class State:
-    """Turns as they were appended, what waits to be said with the next one, and what is known of the rest."""
+    """The turns of a conversation, the outputs that wait for the next turn, the summary and the goal."""
 
     turns: list[Turn] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     """The turns as they are rendered."""
+    messages: list[Message] = field(default_factory=list)
+    """The messages of the lines, as a list of their own, which is fast to copy."""
+    marked: dict[int, Turn] = field(default_factory=dict)
+    """The turns that are pinned or have a priority, by the index of their line."""
     waiting: Waiting = ()
-    """The calls that have no result yet."""
+    """The tool calls that have no result yet."""
     outputs: list[str] = field(default_factory=list)
-    """What commands printed since the last user turn."""
+    """The outputs of commands since the last user turn."""
     printed: dict[int, list[str]] = field(default_factory=dict)
-    """What they had printed before the user turn at a place."""
+    """The outputs that came before a user turn, by the index of the turn."""
     compactions: list[Compaction] = field(default_factory=list)
     summary: str = ""
     shown: bool = True
-    """Whether the summary is sent: False while there is no room for it."""
+    """False while there is no room for the summary in a request."""
     covered: set[int] = field(default_factory=set)
-    """The places of the turns that the summary stands for."""
+    """The indexes of the turns that the summary replaces."""
     goal: str = ""
+    events: int = 0
+    """The number of events."""
+    rewound: int = 0
+    """The number of events that removed turns."""
+    printed_by: dict[str, int] = field(default_factory=dict)
+    """The number of the event that has an output, by the output's text."""
 
 
 def apply(state: State, event: Event) -> None:
-    """Makes the event part of the state."""
+    """Applies an event to the state."""
     happen = HAPPENINGS.get(event.kind)
     if happen is None:
         raise InvalidConversation(
-            f"an event of kind {event.kind!r} is not known; this session was kept by a newer version"
+            f"unknown event {event.kind!r}: a newer version of Ullage wrote this session. Update Ullage"
         )
     happen(state, event.data)
+    state.events += 1
 
 
 def _turn(state: State, data: Mapping[str, Any]) -> None:
     place = len(state.turns)
-    turn = Turn(data["message"], data.get("pin", False), data.get("priority", 0))
+    turn = Turn(data["message"], data.get("pin", False), data.get("priority", 0), state.events)
     state.waiting = follow(state.waiting, turn.message, place)
     state.turns.append(turn)
     add_line(state.lines, place, turn)
+    line, rendered = len(state.lines) - 1, state.lines[-1].turn
+    state.messages[line:] = [rendered.message]
+    if rendered.pin or rendered.priority:
+        state.marked[line] = rendered
     if turn.message["role"] == "user" and state.outputs:
         state.printed[place], state.outputs = state.outputs, []
 
 
 def _output(state: State, data: Mapping[str, Any]) -> None:
     state.outputs.append(data["text"])
+    state.printed_by[data["text"]] = state.events
 
 
 def _summary(state: State, data: Mapping[str, Any]) -> None:
@@ -72,34 +120,38 @@ def _goal(state: State, data: Mapping[str, Any]) -> None:
 
 
 def _compact(state: State, data: Mapping[str, Any]) -> None:
-    """A question that is still open comes after it, however it may grow."""
+    """Notes a compaction; a question that has no answer yet comes after it."""
     is_open = bool(state.lines) and state.lines[-1].turn.message["role"] == "user"
     state.compactions.append(Compaction(len(state.lines) - is_open, data["share"]))
 
 
 def _undo(state: State, _: Mapping[str, Any]) -> None:
-    """Takes back the last exchange: the last user turn and all that came of it.
+    """Removes the last exchange: the last user turn and all turns after it.
 
-    What commands had printed before it waits for the next one again.
+    The command outputs before that user turn wait for the next one again.
     """
     while state.lines:
         turn, place = state.lines.pop()
         del state.turns[place:]
         if turn.message["role"] == "user":
             break
+    state.rewound += 1
     state.waiting = ()
     length = len(state.turns)
     again = [text for place in sorted(state.printed) if place >= length for text in state.printed[place]]
     state.outputs = [*again, *state.outputs]
     state.printed = {place: texts for place, texts in state.printed.items() if place < length}
     state.covered = {place for place in state.covered if place < length}
-    state.compactions = [each for each in state.compactions if each.lines <= len(state.lines)]
+    lines = len(state.lines)
+    del state.messages[lines:]
+    state.marked = {line: turn for line, turn in state.marked.items() if line < lines}
+    state.compactions = [each for each in state.compactions if each.lines <= lines]
 
 
 def _reset(state: State, _: Mapping[str, Any]) -> None:
-    goal = state.goal
-    state.__init__()  # type: ignore[misc] # every field at its default
-    state.goal = goal
+    goal, events, rewound = state.goal, state.events, state.rewound
+    state.__init__()  # type: ignore[misc] # every field gets its default
+    state.goal, state.events, state.rewound = goal, events, rewound + 1
 
 
 HAPPENINGS: Mapping[str, Callable[[State, Mapping[str, Any]], None]] = {
@@ -111,3 +163,38 @@ HAPPENINGS: Mapping[str, Callable[[State, Mapping[str, Any]], None]] = {
     "undo": _undo,
     "reset": _reset,
 }
+
+
+# Lines ------------------------------------------------------------------------------------------------
+
+
+def render(blocks: Blocks, turns: Iterable[Turn]) -> list[Message]:
+    """Returns the messages of a conversation before fitting."""
+    lines: list[Line] = []
+    for place, turn in enumerate(turns):
+        add_line(lines, place, turn)
+    return [*system_messages(blocks), *(line.turn.message for line in lines)]
+
+
+def add_line(lines: list[Line], place: int, turn: Turn) -> None:
+    """Adds the next turn to `lines`; two user turns in a row become one line, so that roles alternate."""
+    if turn.message["role"] == "user" and lines and lines[-1].turn.message["role"] == "user":
+        before, place = lines.pop()
+        content = joined(before.message["content"], turn.message["content"])
+        turn = Turn(
+            {**before.message, "content": content},
+            before.pin or turn.pin,
+            max(before.priority, turn.priority),
+        )
+    lines.append(Line(turn, place))
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Returns two contents as one, with a blank line between texts."""
+    if isinstance(first, str) and isinstance(second, str):
+        return "\n\n".join(filter(None, (first, second)))
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: Any) -> Sequence[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

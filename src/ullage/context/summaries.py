@@ -1,7 +1,7 @@
-"""Summaries ahead of time: begun before they are needed, never waited for where that can be helped.
+"""Writes summaries ahead of time, so that a request rarely waits for one.
 
-Whatever the summarizer does, the conversation goes on: without a usable answer turns leave with nothing but
-the digest, and `failure` says why.
+The conversation goes on even if the summarizer fails: then only the digest stands for evicted turns, and
+`failure` has the reason.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.context.summary import SummaryRefused
+from ullage.patience import without_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from typing import Any
 
-    from ullage.context.folds import Fold
     from ullage.context.state import State
     from ullage.context.summary import Start, Stop, Summarizer
+    from ullage.context.window_cache import CachedWindow
 
 ATTEMPTS = 2
-"""After so many failures in a row the turns at hand are given up, and only newer ones are tried."""
+"""Most failures in a row; after them these turns are given up, and only newer ones are summarized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of an attempt: a summary, and the places of the turns that it adds to those before."""
+    """A summary, and the indexes of the turns that it adds to those before."""
 
     text: str
     covered: frozenset[int]
 
 
 class Summaries:
-    """The one summary that is being written, or waits for the trim that needs it."""
+    """The one summary that is being written, or is ready for the next trim."""
 
     def __init__(self, summarizer: Summarizer, at: float) -> None:
         self.failure: BaseException | None = None
-        """Why the last attempt gave nothing; None after one that did."""
+        """The reason why the last attempt failed; None if it succeeded."""
         self._summarizer = summarizer
         self._at = at
         self._owed: set[int] = set()
@@ -54,27 +55,27 @@ class Summaries:
 
     @property
     def future(self) -> Future[str] | None:
-        """The summary under way or ready; None where there is neither."""
+        """The summary that is being written or is ready, or None."""
         return self._future
 
     def owe(self, line: int) -> None:
-        """This line was evicted: if no summary has it yet, the next one will."""
+        """Notes an evicted line; the next summary includes it if no summary has it yet."""
         self._owed.add(line)
 
     def drop(self) -> None:
-        """Forgets everything, and breaks off what is being written: its turns are no longer there."""
+        """Forgets everything and cancels the writing, because the turns were removed."""
         if self._future is not None:
             self._stop()
         self._future = None
         self._owed.clear()
 
-    def look_ahead(self, fold: Fold, state: State) -> None:
-        """Begins the next summary when so much of the window is used that a trim is near."""
-        if self._future is None and fold.window.utilization >= self._at:
-            self.begin(state, [fold.line_of(place) for place in fold.window.forecast()])
+    def look_ahead(self, cached: CachedWindow, state: State) -> None:
+        """Starts the next summary if so much of the window is used that a trim is near."""
+        if self._future is None and cached.window.utilization >= self._at:
+            self.begin(state, [cached.line_of(place) for place in cached.window.forecast()])
 
     def begin(self, state: State, lines: Iterable[int]) -> None:
-        """Has a summary written that stands for these lines too, unless one is under way."""
+        """Starts a summary that includes these lines, unless one is being written."""
         if self._future is not None:
             return
         gone = [state.lines[line] for line in sorted(self._owed.union(lines))]
@@ -85,10 +86,11 @@ class Summaries:
         write = partial(self._summarizer.write, state.summary or None, list(turns.values()))
         start, self._on_this_loop = self._start()
         self._future = Future()
-        self._stop = start(_resolve(self._future, write))
+        with without_limit():
+            self._stop = start(_resolve(self._future, write))
 
     def _start(self) -> tuple[Start, bool]:
-        """What has a summary written, and whether that is on the loop that runs here."""
+        """Returns the function that starts the writing, and True if it uses the running event loop."""
         summarizer = self._summarizer
         if summarizer.start is not None:
             return summarizer.start, False
@@ -96,9 +98,9 @@ class Summaries:
         return (_in_thread, False) if loop is None else (partial(_on_loop, loop), True)
 
     def take(self, state: State) -> Written | None:
-        """What came of it; waits for a thread, but not for this very event loop, which would stand still.
+        """Returns the summary, or None; waits for a thread, but not for this event loop, which would block.
 
-        Turns that failed too often are covered by what there was before: they are given up.
+        Turns that failed too often are given up: the earlier summary is returned as covering them.
         """
         future = self._future
         if future is None or (self._on_this_loop and not future.done()):
@@ -116,10 +118,15 @@ class Summaries:
         self._owed = {line for line in self._owed if state.lines[line].place not in self._places}
         return Written(text, self._places)
 
+    def put_back(self, written: Written) -> None:
+        """Takes back a summary that could not be kept; the next call of `take` returns it."""
+        self._future = Future()
+        self._future.set_result(written.text)
+
 
 def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async is meant here
+        getattr(function, "__call__", None)  # noqa: B004 - an object with an async `__call__` counts too
     )
 
 
@@ -133,12 +140,12 @@ def _running_loop() -> Any:
 
 
 def _nothing() -> None:
-    """Stops what was never started."""
+    """Does nothing, because no summary was started."""
 
 
 def _on_loop(loop: Any, writing: Coroutine[Any, Any, None]) -> Stop:
     task = loop.create_task(writing)
-    stop: Stop = task.cancel  # and with it the task itself, of which the loop keeps no reference of its own
+    stop: Stop = task.cancel  # it also holds the task, to which the loop keeps no reference
     return stop
 
 
@@ -153,7 +160,7 @@ def _in_thread(writing: Coroutine[Any, Any, None]) -> Stop:
             runner.run(asyncio.wait([task]))
 
     def stop() -> None:
-        with suppress(RuntimeError):  # it is at its end, and its loop closed
+        with suppress(RuntimeError):  # the writing has ended and its loop is closed
             loop.call_soon_threadsafe(task.cancel)
 
     threading.Thread(target=run, name="ullage-summary", daemon=True).start()
@@ -161,7 +168,7 @@ def _in_thread(writing: Coroutine[Any, Any, None]) -> Stop:
 
 
 async def _resolve(future: Future[str], write: Callable[[], Coroutine[Any, Any, str]]) -> None:
-    """Hands on what comes of the writing, whatever it is, to the one who takes it."""
+    """Puts the result of the writing, or its error, into the future."""
     try:
         text = await write()
     except Exception as error:  # noqa: BLE001 - the caller's function may raise anything

@@ -1,18 +1,22 @@
-"""What calls cost, what they may cost, and what they did."""
+"""Prices, worst-case and actual costs of calls, caps and reports."""
 
 from __future__ import annotations
 
-from ullage.cost.book import Account, Book, Cap, Entry, Refusal, Reservation
+from ullage.cost.book import Account, Book, Cap, Refusal, Reservation
+from ullage.cost.keys import GatewayKey, Limits
 from ullage.cost.ledger import Ledger, day_of
 from ullage.cost.memory import MemoryBook
 from ullage.cost.prices import Prices, cost_of, prices_of, worst_case
+from ullage.usage import LedgerEntry
 
 __all__ = [
     "Account",
     "Book",
     "Cap",
-    "Entry",
+    "GatewayKey",
     "Ledger",
+    "LedgerEntry",
+    "Limits",
     "MemoryBook",
     "Prices",
     "Refusal",

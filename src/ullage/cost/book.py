@@ -1,34 +1,43 @@
-"""What the ledger asks of the place that keeps it: entries, reservations and caps that hold exactly."""
+"""The interface of the ledger's storage: entries, reservations, and caps that no calls exceed together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
+    from ullage.usage import LedgerEntry
+
+Unit: TypeAlias = Literal["dollars", "tokens", "requests"]
+"""Unit of a cap."""
+SCOPES = ("session", "day", "project", "key", "key-day", "key-month", "key-minute")
+"""Scopes that have sums, and so can have a cap. A minute has the number of its requests and nothing else."""
+
 
 class Account(NamedTuple):
-    """Where a call is booked."""
+    """The keys under which a call is booked."""
 
     session: str
     model: str
     category: str
     project: str
     day: str
-    """The date, as 2026-11-16."""
+    """Date such as 2026-11-16."""
+    key: str = ""
+    """Id of the gateway key that made the call; empty without one."""
 
 
 class Cap(NamedTuple):
-    """The most that may be spent in one scope."""
+    """The most dollars, tokens or requests in one scope."""
 
     scope: str
-    """session, day or project."""
+    """One of SCOPES."""
     name: str
-    """Which session, day or project."""
+    """Name of the session, day or project; id of the key, with the day, month or minute of its scope."""
     limit: Decimal
+    unit: Unit = "dollars"
 
 
 class Reservation(NamedTuple):
@@ -37,58 +46,63 @@ class Reservation(NamedTuple):
     id: str
     account: Account
     amount: Decimal | None
-    """In dollars; None where the call costs nothing that could be known (a local model)."""
-    deadline: float
-    """When its process must be taken for dead, in seconds since the epoch."""
+    """In dollars; None if the call has no known cost (a local model)."""
+    tokens: int = 0
+    """Most tokens of the prompt and the answer together."""
 
 
 class Refusal(NamedTuple):
-    """The cap that a reservation could cross, and how far it was used."""
+    """The cap that a reservation could exceed, and the sums already spent and reserved in its scope."""
 
     cap: Cap
     spent: Decimal
     reserved: Decimal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One call, or the sum of many: what was used and what it cost."""
+Scope: TypeAlias = tuple[str, str]
+"""A scope and its name."""
 
-    calls: int = 0
-    prompt: int = 0
-    completion: int = 0
-    cached_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    estimate: int = 0
-    """The prompt tokens as they were estimated before sending."""
-    cost: Decimal | None = None
-    """The known costs, in dollars; None where none of the calls had one."""
-    unpriced: int = 0
-    """The calls whose cost is not known; local ones among them."""
+
+def scopes_of(account: Account) -> tuple[Scope, ...]:
+    """Returns the scopes in whose sums a call counts."""
+    scopes: tuple[Scope, ...] = (
+        ("session", account.session),
+        ("day", account.day),
+        ("project", account.project),
+    )
+    if account.key:
+        scopes += (
+            ("key", account.key),
+            ("key-day", f"{account.key} {account.day}"),
+            ("key-month", f"{account.key} {account.day[:7]}"),
+        )
+    return scopes
 
 
 class Book(Protocol):
-    """Keeps the accounts; every method is one transaction, whoever else uses the same book."""
+    """Stores the accounts. Every method is one transaction, also if other processes use the same book."""
 
-    def reserve(self, reservation: Reservation, caps: Sequence[Cap], now: float) -> Refusal | None:
-        """Holds the amount unless a cap could be crossed by it: then the first such cap comes back.
+    def reserve(self, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
+        """Reserves the worst case; if it could exceed a cap, returns the first such cap instead.
 
-        What is spent in a scope and what is held there by reservations whose deadline is not past count
-        against its cap. Reservations whose deadline is past are released.
+        Spent and reserved sums in a scope both count against its cap. A call without cost exceeds no cap in
+        dollars, and a call without tokens none in tokens. A reservation lasts until it is settled or
+        released, or until its process is gone. It never expires by time alone. A request counts in its minute
+        when it is reserved, and stays counted.
         """
 
-    def settle(self, reservation: Reservation, entry: Entry) -> bool:
-        """Books what a call really used and ends its reservation, released in between or not.
+    def settle(self, reservation: Reservation, entry: LedgerEntry, tokens: int | None = None) -> bool:
+        """Books the actual usage of a call and ends its reservation, even if its process is gone.
 
-        False, and nothing is booked, where the reservation was settled or withdrawn before, or never made.
+        `tokens` count against caps; None means those of the entry. Returns False and books nothing if the
+        reservation was settled or released before, or does not exist.
         """
 
     def release(self, reservation: Reservation) -> bool:
-        """Ends the reservation of a call that was not made; False where it had ended before."""
+        """Ends the reservation of a call that was not made; returns False if it had ended before."""
 
-    def used(self, scope: str, name: str, now: float) -> tuple[Decimal, Decimal]:
-        """What is spent in a scope, and what is held there by reservations whose deadline is not past."""
+    def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
+        """Returns the sums spent and reserved in a scope."""
 
     def entries(
         self,
@@ -97,5 +111,6 @@ class Book(Protocol):
         until: str | None = None,
         session: str | None = None,
         project: str | None = None,
-    ) -> Sequence[tuple[Account, Entry]]:
-        """The sums by account, from day `since` to day `until`, both included, in the order of accounts."""
+        key: str | None = None,
+    ) -> Sequence[tuple[Account, LedgerEntry]]:
+        """Returns the sums by account, sorted by account, from day `since` to day `until` inclusive."""

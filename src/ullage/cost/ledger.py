@@ -1,6 +1,6 @@
-"""Money is asked for before it is spent: a call reserves its worst case and settles with what it used.
+"""Reserves the worst-case cost before a call, and books the actual cost after it.
 
-The worst case is the ceiling of the prompt and all of the output limit, each at the dearest price that its
+The worst case is the ceiling of the prompt plus the full output limit, each at the highest price that its
 tokens can have. A call belongs to the day, in UTC, on which it was reserved.
 """
 
@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING
 
-from ullage.classes import MAIN
-from ullage.cost.book import Account, Cap, Entry, Reservation
+from ullage.categories import MAIN
+from ullage.cost.book import Account, Cap, Reservation
+from ullage.cost.keys import caps_of
 from ullage.cost.memory import MemoryBook
 from ullage.cost.prices import cost_of, prices_of, worst_case
-from ullage.errors import BudgetExceeded, ConfigurationError
+from ullage.errors import BudgetExceeded, ConfigurationError, NotBooked, RateLimited
+from ullage.intake import checked_text, kind_of, whole_number
 from ullage.models import model_info
-from ullage.usage import MONEY, dollars, read_usage
+from ullage.usage import MONEY, LedgerEntry, dollars, entry_of, read_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from ullage.cost.book import Book
+    from ullage.cost.book import Book, Refusal
+    from ullage.cost.keys import GatewayKey
     from ullage.cost.prices import Prices
     from ullage.usage import Usage
 
 PICODOLLAR = Decimal("1e-12")
-"""Amounts in a book are whole multiples of this, so that any book can keep them exactly."""
+"""Smallest unit of amounts in a book, so that any book can store them exactly."""
 
 
 class Ledger:
-    """Keeps the bill of one session in a book that others may share, and refuses what a cap cannot bear."""
+    """Keeps the bill of one session in a book, and refuses calls that could exceed a cap."""
 
     def __init__(
         self,
@@ -44,29 +48,31 @@ class Ledger:
         cap_at_dollars: Decimal | float | str | None = None,
         cap_at_dollars_a_day: Decimal | float | str | None = None,
         cap_at_dollars_a_project: Decimal | float | str | None = None,
-        hold_seconds: float = 3600.0,
+        key: GatewayKey | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """A ledger; without a book it is kept in memory, without a session it is a new one.
+        """Opens a ledger; the default is a book in memory and a new session.
 
-        `cap_at_dollars` is for this session; the caps of the day and of the project are for all that is in
-        the book. `prices` go before the model table's. A call that has not settled after `hold_seconds` is
-        taken for dead: it holds nothing any more, but can still be settled.
+        `cap_at_dollars` is the cap of this session. The caps of the day and of the project apply to the whole
+        book. `prices` take precedence over the model table. With a gateway key, all calls are booked under
+        it, and its own caps apply too.
         """
         if cap_at_dollars_a_project is not None and not project:
-            raise ConfigurationError("cap_at_dollars_a_project needs to know which: give project=…")
-        if not hold_seconds > 0:
-            raise ConfigurationError(f"hold_seconds is above 0; {hold_seconds!r} is not")
+            raise ConfigurationError("cap_at_dollars_a_project needs the name of the project: pass project=…")
+        if prices is not None and not isinstance(prices, Mapping):
+            raise ConfigurationError(
+                f"prices must be a mapping from model names to Prices, not {kind_of(prices)}"
+            )
         self.book: Book = MemoryBook() if book is None else book
-        self.session = uuid.uuid4().hex if session is None else session
-        self.project = project
+        self.session = uuid.uuid4().hex if session is None else checked_text(session, "session")
+        self.project = checked_text(project, "project")
         self.prices = dict(prices or {})
-        self.hold_seconds = hold_seconds
         self._limits = {
             "session": _limit(cap_at_dollars, "cap_at_dollars"),
             "day": _limit(cap_at_dollars_a_day, "cap_at_dollars_a_day"),
             "project": _limit(cap_at_dollars_a_project, "cap_at_dollars_a_project"),
         }
+        self.key = key
         self._clock = clock
 
     def reserve(
@@ -78,97 +84,123 @@ class Ledger:
         category: str = MAIN,
         local: bool = False,
     ) -> Reservation:
-        """Holds the worst case of a call: a prompt of at most so many tokens, and an output.
+        """Reserves the worst-case cost of a call with at most `prompt` and `output` tokens.
 
-        Raises BudgetExceeded where it could cross a cap, and ConfigurationError where there is a cap and
-        the worst case is not known. Without `output` it is the model's limit. A local model costs nothing
-        that could be known, so no cap stands against it.
+        The reservation lasts until it is settled or released, or until this process ends or closes its store.
+
+        Raises BudgetExceeded if the call could exceed a cap, RateLimited if the key has made its requests of
+        this minute, and ConfigurationError if there is a cap and the worst case is unknown. The default of
+        `output` is the model's limit. A local model has no known cost, so no cap in dollars applies to it.
         """
+        for name, value in (("model", model), ("category", category)):
+            checked_text(value, name)
+        whole_number(prompt, "prompt")
+        if output is not None:
+            whole_number(output, "output")
         now = self._clock()
-        account = Account(self.session, model, category, self.project, day_of(now))
-        amount = None if local else self._worst(model, prompt, output)
-        held = Reservation(uuid.uuid4().hex, account, amount, now + self.hold_seconds)
-        # What costs nothing crosses no cap, not even one that is crossed already.
-        refusal = self.book.reserve(held, self.caps(now) if amount else (), now)
-        if refusal is not None and amount is not None:
-            cap = refusal.cap
-            raise BudgetExceeded(
-                cap.scope, cap.name, *map(_tidy, (cap.limit, refusal.spent, refusal.reserved, amount))
-            )
+        key = "" if self.key is None else self.key.id
+        account = Account(self.session, model, category, self.project, day_of(now), key)
+        if output is None:
+            output = _longest_answer(model)
+        caps = self.caps(now)
+        self._check_output(model, output, caps, local=local)
+        amount = None if local else self._worst(model, prompt, output, caps)
+        held = Reservation(uuid.uuid4().hex, account, amount, prompt + (output or 0))
+        refusal = self.book.reserve(held, caps)
+        if refusal is not None:
+            raise self._refused(held, refusal, now)
         return held
 
-    def settle(self, reservation: Reservation, usage: Usage | None, estimate: int = 0) -> bool:
-        """Books what a call really used, above its reservation or not; False where it had ended before.
+    def _refused(self, held: Reservation, refusal: Refusal, now: float) -> BudgetExceeded | RateLimited:
+        cap = refusal.cap
+        if cap.unit == "requests" and self.key is not None:
+            return RateLimited(self.key.name, int(cap.limit), 60 - now % 60)
+        worst = Decimal(held.tokens) if cap.unit == "tokens" else held.amount or Decimal(0)
+        limit, spent, reserved, most = map(_tidy, (cap.limit, refusal.spent, refusal.reserved, worst))
+        return BudgetExceeded(cap.scope, cap.name, limit, spent, reserved, most, cap.unit)
 
-        A stream that broke is settled with what is known of it. Where nothing is known, usage is None: then
-        the worst case is booked, as it may have been spent, and the call is marked as unpriced.
+    def settle(
+        self, reservation: Reservation, usage: Usage | None, estimate: int = 0, *, estimated: bool = False
+    ) -> LedgerEntry | None:
+        """Books the actual usage of a call, even above its reservation, and returns the booked entry.
+
+        Returns None and books nothing if the reservation had ended before.
+
+        A broken stream is settled with the known usage. If nothing is known, pass None: the worst case is
+        then booked, because it may have been spent, and the call counts as unpriced. `estimated` is True if
+        some of the usage is our own estimate.
+
+        Raises NotBooked if the store cannot be written. Its `entry` is booked as soon as the store can be.
         """
-        return self.book.settle(reservation, self._entry(reservation, usage, estimate))
+        entry = self._entry(reservation, usage, estimate, estimated=estimated)
+        try:
+            tokens = reservation.tokens if usage is None else None
+            return entry if self.book.settle(reservation, entry, tokens) else None
+        except NotBooked as error:
+            error.entry = entry
+            raise
 
     def release(self, reservation: Reservation) -> bool:
-        """Gives back what was held for a call that was not made; False where it had ended before."""
+        """Ends the reservation of a call that was not made; returns False if it had ended before."""
         return self.book.release(reservation)
 
     def used(self, scope: str = "session") -> tuple[Decimal, Decimal]:
-        """What is spent in the session, the day or the project, and what is held for calls under way."""
+        """Returns the dollars spent in the session, day or project, and those reserved for running calls."""
         now = self._clock()
-        spent, held = self.book.used(scope, self._names(now)[scope], now)
+        spent, held = self.book.used(scope, self._names(now)[scope])
         return _tidy(spent), _tidy(held)
 
     def caps(self, now: float | None = None) -> tuple[Cap, ...]:
-        """The caps that a call has to stay under now, the narrowest first."""
-        names = self._names(self._clock() if now is None else now)
-        return tuple(
+        """Returns the caps that apply to a call now, the narrowest first."""
+        moment = self._clock() if now is None else now
+        names = self._names(moment)
+        own = tuple(
             Cap(scope, names[scope], limit) for scope, limit in self._limits.items() if limit is not None
         )
+        return own if self.key is None else own + caps_of(self.key, moment)
 
     def _names(self, now: float) -> dict[str, str]:
         return {"session": self.session, "day": day_of(now), "project": self.project}
 
-    def _worst(self, model: str, prompt: int, output: int | None) -> Decimal | None:
-        """The worst case of a call, rounded up; where no cap asks for it, what is known of it, or None."""
-        capped = any(limit is not None for limit in self._limits.values())
-        if output is None:
-            output = _longest_answer(model)
-        if output is None and capped:
+    def _check_output(self, model: str, output: int | None, caps: tuple[Cap, ...], *, local: bool) -> None:
+        """Raises ConfigurationError if a cap depends on an output limit that is unknown."""
+        units = {"tokens"} if local else {"dollars", "tokens"}
+        if output is None and any(cap.unit in units for cap in caps):
             raise ConfigurationError(
-                f"the longest answer of {model!r} is not known, so no cap can be kept: give output=N tokens"
+                f"the output limit of {model!r} is unknown, so a cap cannot be checked: pass output=N tokens"
             )
+
+    def _worst(self, model: str, prompt: int, output: int | None, caps: tuple[Cap, ...]) -> Decimal | None:
+        """Returns the worst-case cost of a call, rounded up; without a cap, None if it is unknown."""
         amount = worst_case(prices_of(model, self.prices), prompt, output or 0)
-        if amount is None and capped:
+        if amount is None and any(cap.unit == "dollars" for cap in caps):
             raise ConfigurationError(
-                f"the price of {model!r} is not known, so no cap can be kept: give it in dollars a million "
-                f"tokens, prices={{{model!r}: Prices.a_million(input=…, output=…)}}, or say local=True of a "
-                "model that costs nothing"
+                f"the price of {model!r} is unknown, so a cap cannot be checked: pass it in dollars per "
+                f"million tokens, prices={{{model!r}: Prices.a_million(input=…, output=…)}}, or pass "
+                "local=True for a model that costs nothing"
             )
         return None if amount is None else amount.quantize(PICODOLLAR, ROUND_CEILING, MONEY)
 
-    def _entry(self, reservation: Reservation, usage: Usage | None, estimate: int) -> Entry:
+    def _entry(
+        self, reservation: Reservation, usage: Usage | None, estimate: int, *, estimated: bool
+    ) -> LedgerEntry:
         if usage is None:
-            return Entry(calls=1, estimate=estimate, cost=reservation.amount, unpriced=1)
+            calls = int(estimated)
+            return LedgerEntry(
+                calls=1, estimate=estimate, cost=reservation.amount, unpriced=1, estimated_calls=calls
+            )
         used = read_usage(usage)
-        cost = self._cost(reservation, used)
-        return Entry(
-            calls=1,
-            prompt=used.prompt,
-            completion=used.completion,
-            cached_read=used.cached_read,
-            cache_write=used.cache_write,
-            reasoning=used.reasoning,
-            estimate=estimate,
-            cost=cost,
-            unpriced=int(cost is None),
-        )
+        return entry_of(used, self._cost(reservation, used), estimate, estimated=estimated)
 
     def _cost(self, reservation: Reservation, used: Usage) -> Decimal | None:
-        # Nothing was held for a local model, whose name may well be that of one with a price.
+        # Nothing was reserved for a local model. Its name may be the same as that of a model with a price.
         unpriced = reservation.amount is None
         cost = used.cost if unpriced else cost_of(used, prices_of(reservation.account.model, self.prices))
-        return None if cost is None else cost.quantize(PICODOLLAR, ROUND_HALF_EVEN, MONEY)
+        return None if cost is None else _tidy(cost.quantize(PICODOLLAR, ROUND_HALF_EVEN, MONEY))
 
 
 def day_of(moment: float) -> str:
-    """The date in UTC of a moment in seconds since the epoch, as 2026-11-16."""
+    """Returns the date in UTC of a time in seconds since the epoch, such as 2026-11-16."""
     return datetime.fromtimestamp(moment, UTC).date().isoformat()
 
 
@@ -182,6 +214,6 @@ def _limit(cap: Decimal | float | str | None, what: str) -> Decimal | None:
 
 
 def _tidy(amount: Decimal) -> Decimal:
-    """The same amount without the zeros at its end, and never with an exponent above 0."""
+    """Returns the same amount without trailing zeros, and never with a positive exponent."""
     whole = amount.to_integral_value()
     return whole.quantize(Decimal(1), context=MONEY) if amount == whole else amount.normalize(MONEY)

@@ -1,4 +1,4 @@
-"""A book that lasts as long as the process."""
+"""A book in memory, which ends with the process."""
 
 from __future__ import annotations
 
@@ -7,57 +7,62 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from ullage.cost.book import Account, Cap, Entry, Refusal, Reservation
-from ullage.cost.sums import add
-from ullage.usage import MONEY
+from ullage.cost.book import Account, Cap, Refusal, Reservation, scopes_of
+from ullage.usage import MONEY, LedgerEntry, add_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from ullage.cost.book import Unit
 
 ZERO = Decimal(0)
 
 
 class MemoryBook:
-    """Keeps accounts in memory, exactly; safe to use from several threads."""
+    """Stores the accounts in memory, exactly; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[Account, Entry] = {}
-        self._spent: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+        self._entries: dict[Account, LedgerEntry] = {}
+        self._spent: defaultdict[tuple[str, str, Unit], Decimal] = defaultdict(Decimal)
         self._held: dict[str, Reservation] = {}
-        self._late: set[str] = set()  # past their deadline: they hold nothing, but may still be settled
 
-    def reserve(self, reservation: Reservation, caps: Sequence[Cap], now: float) -> Refusal | None:
-        """Holds the amount unless a cap could be crossed by it: then the first such cap comes back."""
+    def reserve(self, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
+        """Reserves the worst case; if it could exceed a cap, returns the first such cap instead."""
         with self._lock:
-            self._let_go(now)
-            for cap in caps if reservation.amount else ():
-                spent, held = self._used(cap.scope, cap.name, now)
-                if _sum(spent, held, reservation.amount) > cap.limit:
+            for cap in caps:
+                asked = _worst(reservation, cap.unit)
+                spent, held = self._used(cap.scope, cap.name, cap.unit)
+                if asked and _sum(spent, held, asked) > cap.limit:
                     return Refusal(cap, spent, held)
+            for cap in caps:
+                if cap.unit == "requests":
+                    self._add(cap.scope, cap.name, cap.unit, Decimal(1))
             self._held[reservation.id] = reservation
             return None
 
-    def settle(self, reservation: Reservation, entry: Entry) -> bool:
-        """Books what a call used, once, whether its deadline is past or not."""
+    def settle(self, reservation: Reservation, entry: LedgerEntry, tokens: int | None = None) -> bool:
+        """Books the usage of a call, once."""
         with self._lock:
-            if not self._end(reservation.id):
+            if self._held.pop(reservation.id, None) is None:
                 return False
             account = reservation.account
-            self._entries[account] = add(self._entries.get(account, Entry()), entry)
-            for scope in _scopes(account):
-                self._spent[scope] = _sum(self._spent[scope], entry.cost)
+            self._entries[account] = add_entries(self._entries.get(account, LedgerEntry()), entry)
+            used = entry.prompt + entry.completion if tokens is None else tokens
+            for scope in scopes_of(account):
+                self._add(*scope, "dollars", entry.cost)
+                self._add(*scope, "tokens", Decimal(used))
             return True
 
     def release(self, reservation: Reservation) -> bool:
-        """Ends the reservation of a call that was not made; False where it had ended before."""
+        """Ends the reservation of a call that was not made; returns False if it had ended before."""
         with self._lock:
-            return self._end(reservation.id)
+            return self._held.pop(reservation.id, None) is not None
 
-    def used(self, scope: str, name: str, now: float) -> tuple[Decimal, Decimal]:
-        """What is spent in a scope, and what is held there by reservations whose deadline is not past."""
+    def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
+        """Returns the sums spent and reserved in a scope."""
         with self._lock:
-            return self._used(scope, name, now)
+            return self._used(scope, name, unit)
 
     def entries(
         self,
@@ -66,8 +71,9 @@ class MemoryBook:
         until: str | None = None,
         session: str | None = None,
         project: str | None = None,
-    ) -> Sequence[tuple[Account, Entry]]:
-        """The sums by account, in the order of accounts."""
+        key: str | None = None,
+    ) -> Sequence[tuple[Account, LedgerEntry]]:
+        """Returns the sums by account, sorted by account."""
         with self._lock:
             kept = sorted(self._entries.items(), key=lambda each: each[0])
         return [
@@ -77,34 +83,24 @@ class MemoryBook:
             and (until is None or account.day <= until)
             and session in {None, account.session}
             and project in {None, account.project}
+            and key in {None, account.key}
         ]
 
-    def _let_go(self, now: float) -> None:
-        for late in [each.id for each in self._held.values() if each.deadline < now]:
-            del self._held[late]
-            self._late.add(late)
+    def _add(self, scope: str, name: str, unit: Unit, more: Decimal | None) -> None:
+        self._spent[scope, name, unit] = _sum(self._spent[scope, name, unit], more)
 
-    def _end(self, name: str) -> bool:
-        if self._held.pop(name, None) is not None:
-            return True
-        if name in self._late:
-            self._late.remove(name)
-            return True
-        return False
-
-    def _used(self, scope: str, name: str, now: float) -> tuple[Decimal, Decimal]:
+    def _used(self, scope: str, name: str, unit: Unit) -> tuple[Decimal, Decimal]:
         held = (
-            each.amount
-            for each in self._held.values()
-            if each.deadline >= now and (scope, name) in _scopes(each.account)
+            _worst(each, unit) for each in self._held.values() if (scope, name) in scopes_of(each.account)
         )
-        return self._spent.get((scope, name), ZERO), _sum(*held)
+        return self._spent.get((scope, name, unit), ZERO), _sum(*held)
 
 
-def _scopes(account: Account) -> Iterator[tuple[str, str]]:
-    yield "session", account.session
-    yield "day", account.day
-    yield "project", account.project
+def _worst(reservation: Reservation, unit: Unit) -> Decimal | None:
+    """Returns what a call may use of a unit."""
+    if unit == "dollars":
+        return reservation.amount
+    return Decimal(reservation.tokens if unit == "tokens" else 1)
 
 
 def _sum(*amounts: Decimal | None) -> Decimal:

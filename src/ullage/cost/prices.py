@@ -1,8 +1,7 @@
-"""What tokens cost, and what a call of so many does.
+"""Prices of tokens, and the cost of a call.
 
-Cached tokens are a part of the prompt and reasoning is a part of the output: each part is charged once, at
-its own price. Where a part has no price of its own it is charged as the whole it belongs to: cached input
-as input, reasoning as output.
+Cached tokens are part of the prompt, and reasoning is part of the output. Each part is charged once, at its
+own price. A part without a price is charged like its total: cached input as input, reasoning as output.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ MILLION = Decimal(1_000_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """The prices of a model in US dollars a token; None is not known, 0 is free."""
+    """Prices of a model in US dollars per token; None is unknown, 0 is free."""
 
     input: Decimal | None = None
     output: Decimal | None = None
     cached_read: Decimal | None = None
-    """Input that is read from the provider's prompt cache; as other input where it is None."""
+    """Price of input read from the provider's prompt cache; None means the input price."""
     cache_write: Decimal | None = None
-    """Input that is written to the provider's prompt cache; as other input where it is None."""
+    """Price of input written to the provider's prompt cache; None means the input price."""
     reasoning: Decimal | None = None
-    """Output that is reasoning; as other output where it is None."""
+    """Price of reasoning output; None means the output price."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             price = getattr(self, field.name)
             if price is not None and not (isinstance(price, Decimal) and price.is_finite() and price >= 0):
                 raise ConfigurationError(
-                    f"the price {field.name} is a Decimal of dollars a token, {price!r} is not; "
-                    "Prices.a_million(input=2.5, output=10) takes dollars a million tokens"
+                    f"the price {field.name} must be a Decimal in dollars per token, not {price!r}; "
+                    "Prices.a_million(input=2.5, output=10) takes dollars per million tokens"
                 )
 
     @classmethod
@@ -55,7 +54,7 @@ class Prices:
         cache_write: Decimal | float | str | None = None,
         reasoning: Decimal | float | str | None = None,
     ) -> Prices:
-        """The prices as providers write them: dollars a million tokens."""
+        """Returns Prices from dollars per million tokens, as providers publish them."""
 
         def a_token(price: Decimal | float | str | None, name: str) -> Decimal | None:
             return None if price is None else MONEY.divide(dollars(price, f"the price {name}"), MILLION)
@@ -73,7 +72,7 @@ UNKNOWN = Prices()
 
 
 def prices_of(model: str, own: Mapping[str, Prices] | None = None) -> Prices:
-    """The prices of a model: from the caller's own table, else from the model table, else unknown."""
+    """Returns a model's prices from the caller's table, else from the model table, else unknown prices."""
     name = model.strip().lower()
     for each, prices in (own or {}).items():
         if each.strip().lower() == name:
@@ -85,30 +84,30 @@ def prices_of(model: str, own: Mapping[str, Prices] | None = None) -> Prices:
 
 
 def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
-    """What the usage costs in dollars, exactly; None where a price that it takes is not known.
+    """Returns the exact cost of the usage in dollars; None if a needed price is unknown.
 
-    What the provider says that it charged comes first.
+    If the provider reports a cost, that cost is returned.
     """
-    told = read_usage(usage)
-    if told.cost is not None:
-        return told.cost
-    plain = told.prompt - told.cached_read - told.cache_write
-    if plain < 0:  # some tokens were written and then read, and are charged as both
-        plain = told.prompt - max(told.cached_read, told.cache_write)
+    used = read_usage(usage)
+    if used.cost is not None:
+        return used.cost
+    plain = used.prompt - used.cached_read - used.cache_write
+    if plain < 0:  # some tokens were first written and then read, and are charged as both
+        plain = used.prompt - max(used.cached_read, used.cache_write)
     return _sum(
         (plain, prices.input),
-        (told.cached_read, _first_known(prices.cached_read, prices.input)),
-        (told.cache_write, _first_known(prices.cache_write, prices.input)),
-        (told.completion - told.reasoning, prices.output),
-        (told.reasoning, _first_known(prices.reasoning, prices.output)),
+        (used.cached_read, _first_known(prices.cached_read, prices.input)),
+        (used.cache_write, _first_known(prices.cache_write, prices.input)),
+        (used.completion - used.reasoning, prices.output),
+        (used.reasoning, _first_known(prices.reasoning, prices.output)),
     )
 
 
 def worst_case(prices: Prices, prompt_ceiling: int, max_output: int) -> Decimal | None:
-    """The most that a call of at most so many tokens can cost; None where that is not known."""
+    """Returns the highest possible cost of a call with at most this many tokens; None if unknown."""
     return _sum(
-        (max(0, prompt_ceiling), _dearest(prices.input, prices.cached_read, prices.cache_write)),
-        (max(0, max_output), _dearest(prices.output, prices.reasoning)),
+        (max(0, prompt_ceiling), _highest(prices.input, prices.cached_read, prices.cache_write)),
+        (max(0, max_output), _highest(prices.output, prices.reasoning)),
     )
 
 
@@ -127,6 +126,6 @@ def _first_known(*prices: Decimal | None) -> Decimal | None:
     return next((price for price in prices if price is not None), None)
 
 
-def _dearest(whole: Decimal | None, *parts: Decimal | None) -> Decimal | None:
-    """The highest price; None where the whole has none, as any token may be charged as that."""
+def _highest(whole: Decimal | None, *parts: Decimal | None) -> Decimal | None:
+    """Returns the highest price; None if the total has no price, since any token may be charged at it."""
     return None if whole is None else max((whole, *(part for part in parts if part is not None)))

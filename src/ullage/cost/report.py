@@ -1,7 +1,7 @@
-"""What was spent, by day, model, project, category or session: as a table, as JSON, as CSV.
+"""Sums of costs by day, model, project, category, session or key, as a table, JSON or CSV.
 
-An unknown cost is a question mark in a table, null in JSON and empty in CSV, never 0. Where only some calls
-of a line have a known cost, the table says how many have not: `1.2300 + 4 unpriced`.
+An unknown cost is a question mark in a table, null in JSON and empty in CSV, never 0. If only some calls of a
+line have a known cost, the table shows the number of the others: `1.2300 + 4 unpriced`.
 """
 
 from __future__ import annotations
@@ -13,58 +13,60 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ullage.cost.book import Account, Entry
-from ullage.cost.sums import total
 from ullage.errors import ConfigurationError
+from ullage.extras import require
+from ullage.usage import LedgerEntry, sum_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-GROUPS = ("day", "model", "project", "category", "session")
-"""What lines can be made by."""
-COUNTS = tuple(field.name for field in fields(Entry) if field.name != "cost")
-HIDDEN_WHERE_ZERO = frozenset({"cached_read", "cache_write", "reasoning"})
-"""Columns of a table that many books have nothing in."""
-COLUMNS = ("calls", "prompt", "cached_read", "cache_write", "completion", "reasoning")
+    from ullage.cost.book import Account
+
+GROUPS = ("day", "model", "project", "category", "session", "key")
+"""Names that a report can group by."""
+COUNTS = tuple(field.name for field in fields(LedgerEntry) if field.name != "cost")
+HIDDEN_WHERE_ZERO = frozenset({"cached_read", "cache_write", "reasoning", "estimated_calls"})
+"""Columns that a table leaves out if they are all zero."""
+COLUMNS = ("calls", "estimated_calls", "prompt", "cached_read", "cache_write", "completion", "reasoning")
 FINEST = Decimal("0.0001")
-"""What a table shows of a cost."""
+"""Precision of costs in a table, in dollars."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The sum of the calls that share a group."""
+class ReportLine:
+    """The sum of the calls of one group."""
 
     group: tuple[str, ...]
-    """The values, in the order in which they were asked for."""
-    entry: Entry
+    """Values of the group, in the order of `Report.by`."""
+    entry: LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Lines in the order of their groups, and their sum."""
+    """Lines sorted by group, and their sum."""
 
     by: tuple[str, ...]
-    lines: tuple[Line, ...]
-    total: Entry
+    lines: tuple[ReportLine, ...]
+    total: LedgerEntry
 
 
-def report(entries: Iterable[tuple[Account, Entry]], by: Sequence[str] = ("day", "model")) -> Report:
-    """The entries summed by any of day, model, project, category and session."""
+def report(entries: Iterable[tuple[Account, LedgerEntry]], by: Sequence[str] = ("day", "model")) -> Report:
+    """Sums the entries by any of day, model, project, category, session and key."""
     unknown = [each for each in by if each not in GROUPS]
     if unknown:
-        raise ConfigurationError(f"a report is made by {', '.join(GROUPS)}; {unknown[0]!r} is none of these")
+        raise ConfigurationError(f"cannot group a report by {unknown[0]!r}; use {', '.join(GROUPS)}")
     wanted = tuple(dict.fromkeys(by))
-    groups: defaultdict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    groups: defaultdict[tuple[str, ...], list[LedgerEntry]] = defaultdict(list)
     for account, entry in entries:
         groups[tuple(getattr(account, each) for each in wanted)].append(entry)
-    lines = tuple(Line(group, total(groups[group])) for group in sorted(groups))
-    # Where there were no calls it is known what they cost.
-    whole = total(line.entry for line in lines) if lines else Entry(cost=Decimal(0))
+    lines = tuple(ReportLine(group, sum_entries(groups[group])) for group in sorted(groups))
+    # Without calls, the cost is known to be 0.
+    whole = sum_entries(line.entry for line in lines) if lines else LedgerEntry(cost=Decimal(0))
     return Report(wanted, lines if wanted else (), whole)
 
 
 def as_table(made: Report, shown: Callable[[str], str] = str) -> str:
-    """The report for people, in columns; `shown` makes a name fit to be printed."""
+    """Returns the report as aligned columns for people; `shown` makes a name safe to print."""
     columns = [each for each in COLUMNS if each not in HIDDEN_WHERE_ZERO or getattr(made.total, each, 0) > 0]
     heads = [*made.by, *(each.replace("_", " ") for each in columns), "dollars"]
     rows = [
@@ -75,8 +77,8 @@ def as_table(made: Report, shown: Callable[[str], str] = str) -> str:
 
 
 def as_json(made: Report) -> bytes:
-    """The report as one JSON object; costs are numbers with all their digits."""
-    import orjson  # noqa: PLC0415 - only who asks for JSON pays for it
+    """Returns the report as one JSON object; costs are numbers with all digits."""
+    import orjson  # noqa: PLC0415 - loaded only for JSON
 
     lines = [
         {**dict(zip(made.by, map(_writable, line.group), strict=True)), **_values(line.entry)}
@@ -86,7 +88,7 @@ def as_json(made: Report) -> bytes:
 
 
 def as_csv(made: Report) -> str:
-    """The lines as CSV with a head; the total is left to whoever sums the columns."""
+    """Returns the lines as CSV with a header, without the total."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*made.by, *COUNTS, "cost"])
@@ -96,8 +98,8 @@ def as_csv(made: Report) -> str:
     return out.getvalue()
 
 
-def shown_cost(entry: Entry) -> str:
-    """A cost for people, in dollars: what is known of it, and for how many calls it is not."""
+def shown_cost(entry: LedgerEntry) -> str:
+    """Returns a cost for people in dollars, with the number of calls whose cost is unknown."""
     if entry.cost is None:
         return "?"
     small = 0 < entry.cost < FINEST
@@ -105,11 +107,11 @@ def shown_cost(entry: Entry) -> str:
     return f"{known} + {entry.unpriced:,} unpriced" if entry.unpriced else known
 
 
-def _figures(entry: Entry, columns: Sequence[str]) -> list[str]:
+def _figures(entry: LedgerEntry, columns: Sequence[str]) -> list[str]:
     return [*(f"{getattr(entry, each):,}" for each in columns), shown_cost(entry)]
 
 
-def _values(entry: Entry) -> dict[str, Any]:
+def _values(entry: LedgerEntry) -> dict[str, Any]:
     import orjson  # noqa: PLC0415 - see above
 
     cost = None if entry.cost is None else orjson.Fragment(_digits(entry.cost))
@@ -117,19 +119,20 @@ def _values(entry: Entry) -> dict[str, Any]:
 
 
 def _writable(name: str) -> str:
-    """The name with a question mark for each half of a character, which UTF-8 cannot write."""
+    """Returns the name with a question mark for each lone surrogate, which UTF-8 cannot encode."""
     return name.encode("utf-8", "replace").decode()
 
 
 def _digits(amount: Decimal) -> str:
-    """All digits of an amount, without an exponent and without zeros at the end."""
+    """Returns all digits of an amount, without an exponent and trailing zeros."""
     text = f"{amount:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _aligned(rows: list[list[str]], names: int) -> str:
-    """Columns of equal width: the names to the left, the figures to the right."""
-    from rich.cells import cell_len  # noqa: PLC0415 - only a table needs to know how wide a letter is
+    """Returns columns of equal width: names aligned left, figures right."""
+    require("shell", "rich")
+    from rich.cells import cell_len  # noqa: PLC0415 - only a table needs the width of characters
 
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ullage.errors import ConfigurationError
+from ullage.intake import kind_of, whole_number
 from ullage.models import model_info
+from ullage.target import target_of
 from ullage.tokens import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
-    from ullage.messages import Message, Tool
+    from ullage.target import ModelLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,15 @@ class Budget:
     reserved_output: int | None = None
     """Tokens kept for the answer; None for a quarter of the window."""
     input_cap: int | None = None
-    """The most input tokens, where the provider allows fewer than the window leaves."""
+    """The most input tokens, if the provider allows fewer than the window leaves."""
 
     def __post_init__(self) -> None:
-        if self.context_window <= 0:
-            raise ConfigurationError(f"a context window of {self.context_window} tokens holds nothing")
-        if self.reserved_output is None:
+        whole_number(self.context_window, "context_window", 1)
+        if self.input_cap is not None:
+            whole_number(self.input_cap, "input_cap", 1)
+        if self.reserved_output is not None:
+            whole_number(self.reserved_output, "reserved_output")
+        else:
             object.__setattr__(self, "reserved_output", self.context_window // 4)
         if not 0 <= self.reserve < self.context_window:
             raise ConfigurationError(
@@ -48,13 +53,15 @@ class Budget:
         return room if self.input_cap is None else min(room, self.input_cap)
 
     @classmethod
-    def for_model(cls, model: str, reserve: int | None = None) -> Budget:
-        """The budget of a known model; its reserve is the longest answer, at most a quarter of the window."""
-        info = model_info(model)
+    def for_model(cls, model: ModelLike, reserve: int | None = None) -> Budget:
+        """Returns the budget of a known model. It reserves the longest answer, at most a quarter."""
+        name = target_of(model).model
+        info = model_info(name)
         if info is None:
+            whose = "an unnamed model" if name is None else repr(name)
             raise ConfigurationError(
-                f"the context window of {model!r} is not known; "
-                "pass limit=, or teach it with ullage.register_model"
+                f"the context window of {whose} is not known: "
+                "give limit=, or name a model that is known or was added with ullage.register_model"
             )
         if reserve is None:
             quarter = info.window // 4
@@ -62,18 +69,24 @@ class Budget:
         return cls(info.window, reserve, info.max_input)
 
 
-def limit_for(model: str, limit: int | None, reserve: int | None) -> int:
-    """The most input tokens: as given, else from the table of models."""
+def limit_for(model: ModelLike, limit: int | None, reserve: int | None) -> int:
+    """Returns the most input tokens: `limit`, or else the window in the table of models, less `reserve`."""
     if limit is None:
         return Budget.for_model(model, reserve).max_input
-    if limit <= 0:
-        raise ConfigurationError(f"limit is {limit}; it is the most input tokens, at least 1")
-    return limit
+    most = whole_number(limit, "limit", 1)
+    if reserve is None:
+        return most
+    kept = whole_number(reserve, "reserve")
+    if kept >= most:
+        raise ConfigurationError(
+            f"reserve is {kept} of a limit of {most} tokens; it must leave room for the input"
+        )
+    return most - kept
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetReport:
-    """How a conversation stands against a budget; the figures are ceilings, as decisions are."""
+    """The use of a budget by a conversation. All figures are ceilings, because ceilings decide."""
 
     max_input_tokens: int
     current_tokens: int
@@ -83,12 +96,14 @@ class BudgetReport:
 
 
 def check_budget(
-    messages: Sequence[Message],
+    messages: Iterable[Any],
     budget: Budget,
-    model: str = "gpt-4o",
-    tools: Sequence[Tool] | None = None,
+    model: ModelLike = None,
+    tools: Iterable[Any] | None = None,
 ) -> BudgetReport:
-    """How much of `budget` these messages use."""
+    """Returns how much of `budget` these messages use."""
+    if not isinstance(budget, Budget):
+        raise ConfigurationError(f"budget is a Budget, not {kind_of(budget)}")
     current = count(messages, model, tools).ceiling
     most = budget.max_input
     return BudgetReport(

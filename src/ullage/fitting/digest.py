@@ -1,4 +1,4 @@
-"""The digest: what is still known of messages that are gone, most needed first, in bounded room.
+"""The digest: the most useful facts of evicted messages, in bounded room.
 
 A digest is a frozen pool of weighed facts. `absorb` adds the facts of messages that leave, `write`
 writes the best of them as a quoted block for the system message, `parse` reads such a block back.
@@ -15,28 +15,33 @@ from math import log
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.fitting.block import (
+    NAMED,
+    clean_task,
+    quoted_lines,
+    read_block,
+    shown_in,
+    write_block,
+    write_lines,
+)
 from ullage.fitting.facts import (
-    ASSISTANT,
-    LABEL_CHARS,
-    SEPARATOR,
     USER,
-    VALUE_CHARS,
     Kind,
     Taken,
-    clean,
+    field_kind,
     find,
-    one_line,
     phrase_kind,
     sentence_kind,
-    shape,
-    spoken,
+    speaker_of,
 )
-from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN
+from ullage.fitting.outputs import ADDRESSES, FILES, NAMES, PATHS
+from ullage.fitting.talk import information, subjects
+from ullage.fitting.values import SEPARATOR, VALUE_CHARS, head_of, tail_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["EMPTY", "Digest", "Fact", "Taken", "absorb", "expected", "parse", "task_block", "write"]
+__all__ = ["EMPTY", "STEADY", "Digest", "Fact", "Taken", "absorb", "expected", "parse", "task_block", "write"]
 
 
 class Fact(NamedTuple):
@@ -48,83 +53,93 @@ class Fact(NamedTuple):
     line: str
     """The label of the line that it belongs to."""
     order: int
-    """Where it was seen, so that a line reads in the order of the record."""
+    """Position in the conversation. A line lists its facts in this order."""
     seen: int
-    """In how many messages; 0 when it was read from a block, where it had earned its place."""
+    """Number of messages that contain it; 0 if it was read from a block."""
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What is known of the messages that left, bounded however many they were."""
+    """The facts of all evicted messages, bounded in number."""
 
     task: str | None = None
-    """The first user message, already shortened by the caller; stands first when there is one."""
+    """The first user message, already shortened by the caller."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     """The pool by value; never changed, only replaced."""
     written: tuple[str, ...] = ()
-    """The lines of the block as it was written last."""
+    """The quoted lines of the block as it was written last."""
     values: frozenset[str] = frozenset()
-    """The values that stand in them."""
+    """The values in these lines."""
 
 
 EMPTY = Digest()
 
 MOST_FACTS = 2_000
-"""The pool's bound; beyond it the lightest quarter goes."""
-TASK = "task"
-"""The label of the task's line."""
-LINE_CHARS = 240
-"""Where a line of the block is broken."""
+"""Most facts in the pool; if there are more, the lightest quarter is dropped."""
 LINE_SHARE = 0.5
-"""The share of the block that one label's facts have, unless the others leave room."""
+"""Largest share of the block for the facts of one label; more only if the others leave room."""
 FEW = 256
-"""Up to so many facts a block is written again and again until it is full."""
+"""Up to this many facts, a block is written again with more facts until it is full."""
 STEADY = 1_000
-"""A block with room for so many tokens is worth keeping as it is, so that prompt caches hold it."""
+"""A block with room for this many tokens is continued and not rewritten, for the prompt cache."""
 GROWTH = 0.08
 """The share of the room by which a block is continued at a time, until it is full."""
 FRESH = 0.6
-"""The share of the room that is written when such a block is written anew."""
+"""The share of the room that is filled when such a block is rewritten."""
 MISSES = 8
-"""After so many facts that no longer fit, lighter ones are not tried."""
+"""After this many facts that do not fit, lighter ones are not tried."""
 
 # What a sighting is worth: the logarithm of how likely such a value is to be needed again.
 WORTH: dict[Kind, float] = {
-    Kind.TOLD: 2.5,
+    Kind.TOLD: 2.4,
     Kind.SAID: 1.8,
     Kind.COMMAND: 2.6,
     Kind.ARGUMENT: 3.0,
-    Kind.IDENTIFIER: 2.5,
+    Kind.KEY: 3.2,
+    Kind.IDENTIFIER: 2.8,
+    Kind.RESULT: 1.6,
     Kind.FIELD: 1.0,
     Kind.DETAIL: 0.3,
     Kind.ERROR: 1.2,
     Kind.DECIDED: 1.4,
+    Kind.REPORTED: 1.8,
+    Kind.STATED: 1.4,
     Kind.USED: 1.6,
     Kind.MENTIONED: 1.2,
     Kind.FOUND: 0.8,
 }
-FADING = 0.01
-"""What each message of age takes from a weight."""
+FADING = 0.004
+"""Loss of weight for each message that came after a fact."""
 AGAIN = 1.0
-"""The n-th sighting adds an n-th of this."""
+"""The n-th occurrence of a fact adds an n-th of this to its weight."""
 DEARNESS = 0.85
-"""The power of a value's length by which it has to be worth more."""
+"""Exponent of a value's length: a longer value must weigh more to be chosen."""
+TELLING = 5.0
+"""Information of a sentence whose weight is exactly the weight of its kind."""
 CROWDING = 0.1
-"""How much less the n-th fact of a message is worth than its first: the power of n."""
+"""Exponent by which the n-th fact of a message weighs less than the first one."""
 
-_PHRASES = frozenset({Kind.TOLD, Kind.SAID, Kind.COMMAND, Kind.ERROR})
+REPEATED = 0.4
+"""If at most this share of a sentence's subjects is new, the sentence is a repetition."""
+BARE = 3
+"""Most unnamed values of one label; a longer list would say nothing."""
+
+_SENTENCES = frozenset({Kind.TOLD, Kind.SAID, Kind.REPORTED, Kind.STATED})
+_PHRASES = _SENTENCES | {Kind.COMMAND, Kind.RESULT, Kind.ERROR, Kind.DECIDED}
+_GROUPS = (PATHS, FILES, NAMES, ADDRESSES)
 _STRIDE = 1_000  # places that a message has for its facts
 _worth = [WORTH[kind] for kind in Kind]
 _dearness = [DEARNESS * log(12 + chars) for chars in range(VALUE_CHARS + 1)]
 _crowding = [CROWDING * log(1 + before) for before in range(_STRIDE)]
 _weight, _order = itemgetter(0), itemgetter(4)
-_NAMED = re.compile(r"([\w.\-\[\]]{1,40})=(.+)", re.DOTALL)
-_SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,60})\)$")
+_MARKS = str.maketrans(dict.fromkeys("$:,;!?()[]{}<>\"'`*=", " "))
+_DIGIT = re.compile(r"\d")  # a sentence with a number may say it of something else
+_SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
 
 def absorb(digest: Digest, taken: Sequence[Taken]) -> Digest:
-    """The digest with the facts of these messages in it."""
+    """Returns the digest with the facts of these messages added."""
     pool = dict(digest.facts)
     for message in taken:
         _note(pool, message)
@@ -147,10 +162,12 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
     for kind, line, name, value in find(message)[: _STRIDE - 1]:
         if not value:
             continue
-        if not name and "=" in value and (named := _NAMED.fullmatch(value)):
+        if not name and "=" in value and (named := NAMED.fullmatch(value)):
             name, value = named.groups()  # noqa: PLW2901 - the same fact, read as the block will be
         place += 1
         weight = _worth[kind] + recent - _dearness[len(value)] - _crowding[place - first]
+        if kind in _SENTENCES:
+            weight += log(max(1.0, information(value)) / TELLING)
         old = pool.get(value)
         if old is None:
             pool[value] = new(Fact, (weight, value, name, line, place, 1, kind))
@@ -169,59 +186,62 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
 def write(
     digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True
 ) -> tuple[str, Digest]:
-    """The block, at most `room` tokens and "" where nothing sensible fits, and the digest that knows it.
+    """Returns the block, in at most `room` tokens, and the digest that remembers it.
 
-    A large block that is to be `steady` is continued where it ends and written anew only when it is full,
-    so that most of a request's prefix outlives a trim.
+    The block is empty if nothing useful fits. With `steady`, a large block is continued at its end and
+    rewritten only when it is full, so that most of a request's prefix survives a trim.
     """
     steady = steady and room >= STEADY
-    head = _fitting_task(digest.task, room, count)
-    if head is None:
+    task = _fitting_task(digest.task, room, count)
+    if task is None:
         return "", replace(digest, written=(), values=frozenset())
     ranked = sorted(digest.facts.values(), key=_weight, reverse=True)
-    if head:
-        told = " ".join(head)
-        ranked = [fact for fact in ranked if fact.line != USER or fact.value not in told]
-    if steady and digest.written[: len(head)] == tuple(head):
-        continued = _continued(digest, ranked, room, count)
+    if steady:
+        continued = _continued(digest, task, ranked, room, count)
         if continued is not None:
             return continued
-    share = FRESH if steady else 1.0
-    chosen = _fitting(head, ranked, room, share, count)
-    if not head and not chosen:
-        return "", replace(digest, written=(), values=frozenset())
-    lines = (*head, *_lines(chosen))
+    if told := " ".join(task.split()):
+        ranked = [fact for fact in ranked if not _is_told(fact, told)]
+    chosen = _fitting(task, ranked, room, FRESH if steady else 1.0, count)
+    lines = tuple(_lines(chosen))
     values = frozenset([fact.value for fact in chosen])
-    return _block(lines), replace(digest, written=lines, values=values)
+    return write_block(task, lines), replace(digest, written=lines, values=values)
 
 
 def expected(digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True) -> int:
-    """How many of `room` tokens the next block will have, more or less."""
+    """Estimates how many of `room` tokens the next block will use."""
     if not steady or room < STEADY:
         return room
-    tokens = count(_block(digest.written))
+    tokens = count(write_block(clean_task(digest.task), digest.written))
     return int(FRESH * room if _full(digest, tokens, room) else tokens + GROWTH * room)
 
 
 def _full(digest: Digest, tokens: int, room: int) -> bool:
-    """Whether a block of so many tokens, or none, is to be written anew."""
+    """Returns True if a block of this size must be rewritten, because it is full or empty."""
     return not digest.values or tokens > room * (1 - GROWTH)
 
 
+def _is_told(fact: Fact, task: str) -> bool:
+    """Returns True if the user says this in the task, which stands above the facts."""
+    return fact.line[:4] == USER and fact.value in task
+
+
 def _continued(
-    digest: Digest, ranked: Sequence[Fact], room: int, count: Callable[[str], int]
+    digest: Digest, task: str, ranked: Sequence[Fact], room: int, count: Callable[[str], int]
 ) -> tuple[str, Digest] | None:
-    """The block as it was with the heaviest new facts behind it; None where it is full."""
-    before = _block(digest.written)
+    """Returns the block continued with the heaviest new facts; None if it is full."""
+    before = write_block(task, digest.written)
     tokens = count(before)
     if _full(digest, tokens, room):
         return None
-    new = [fact for fact in ranked if fact.value not in digest.values]
+    told = " ".join(task.split())
     chars = int(GROWTH * room * len(before) / tokens)
     for _ in range(3):
+        # Only the heaviest facts are looked at, not all of them.
+        new = (fact for fact in ranked if fact.value not in digest.values and not _is_told(fact, told))
         chosen, _ = _choose(new, chars)
         lines = (*digest.written, *_lines(chosen))
-        text = _block(lines)
+        text = write_block(task, lines)
         if count(text) <= room:
             values = digest.values.union([fact.value for fact in chosen])
             return text, replace(digest, written=lines, values=values)
@@ -230,11 +250,11 @@ def _continued(
 
 
 def _fitting(
-    head: Sequence[str], ranked: Sequence[Fact], room: int, share: float, count: Callable[[str], int]
+    task: str, ranked: Sequence[Fact], room: int, share: float, count: Callable[[str], int]
 ) -> list[Fact]:
-    """The heaviest facts that fill about this share of `room` tokens behind the head."""
+    """Returns the heaviest facts that fill about this share of the `room` that the task leaves."""
     best: list[Fact] = []
-    frame = count(_block(head))
+    frame = count(write_block(task, ["."]))
     aim = max(0, int(room * share) - frame)
     chars = _first_guess(ranked, aim, count)
     enough = 0.95 if share == 1 or len(ranked) <= FEW else 0.8
@@ -242,7 +262,7 @@ def _fitting(
         chosen, spent = _choose(ranked, chars)
         if not chosen:
             break
-        tokens = count(_block((*head, *_lines(chosen))))
+        tokens = count(write_block(task, tuple(_lines(chosen))))
         if tokens <= frame + aim:
             best = chosen
             if chars == sys.maxsize or tokens >= enough * (frame + aim):
@@ -252,7 +272,7 @@ def _fitting(
 
 
 def _first_guess(ranked: Sequence[Fact], room: int, count: Callable[[str], int]) -> int:
-    """How many characters of facts `room` tokens will hold, by a sample of them."""
+    """Estimates from a sample how many characters of facts fit into `room` tokens."""
     if len(ranked) <= FEW:
         return sys.maxsize  # perhaps all of them
     likely = ranked[: room // 8]
@@ -261,16 +281,18 @@ def _first_guess(ranked: Sequence[Fact], room: int, count: Callable[[str], int])
     return sys.maxsize if sum([len(fact.value) for fact in ranked]) < chars else int(0.9 * chars)
 
 
-def _choose(ranked: Sequence[Fact], chars: int) -> tuple[list[Fact], int]:
-    """The heaviest facts that about this many characters hold, and how many they take."""
+def _choose(ranked: Iterable[Fact], chars: int) -> tuple[list[Fact], int]:
+    """Returns the heaviest facts that fit into about this many characters, and their characters."""
     chosen: list[Fact] = []
     spent: dict[str, int] = {}
+    bare: dict[str, int] = {}
+    told: set[str] = set()
     waiting: list[Fact] = []
     left = chars
     for most, facts in ((int(chars * LINE_SHARE), ranked), (chars, waiting)):
         misses = 0
         for fact in facts:
-            _, value, name, line, _, _, _ = fact
+            _, value, name, line, _, seen, kind = fact
             cost = len(value) + len(name) + 3
             before = spent.get(line, 0)
             if not before:
@@ -284,6 +306,15 @@ def _choose(ranked: Sequence[Fact], chars: int) -> tuple[list[Fact], int]:
                 if misses > MISSES:
                     break
                 continue
+            if kind in _SENTENCES and seen and not _DIGIT.search(value):
+                about = subjects(value)
+                if about and len(about - told) <= REPEATED * len(about):
+                    continue
+                told |= about
+            if not name and " " not in value and value.isascii():
+                if bare.get(line, 0) >= BARE:
+                    continue
+                bare[line] = bare.get(line, 0) + 1
             left -= cost
             spent[line] = before + cost
             chosen.append(fact)
@@ -291,21 +322,14 @@ def _choose(ranked: Sequence[Fact], chars: int) -> tuple[list[Fact], int]:
 
 
 def _without_echoes(chosen: list[Fact]) -> list[Fact]:
-    """The facts less the bare words that a sentence, a command or an error line among them has."""
-    told = set(spoken(" ".join([fact.value for fact in chosen if fact.kind in _PHRASES])))
+    """Returns the facts without the unnamed words that another fact, such as a sentence, contains."""
+    text = " ".join([fact.value for fact in chosen if fact.kind in _PHRASES])
+    told = {*text.split(), *text.translate(_MARKS).split()}
     return [fact for fact in chosen if fact.kind < Kind.USED or fact.value not in told or not fact.seen]
 
 
-def _block(lines: Iterable[str]) -> str:
-    text = "\n".join([f"> {line}" for line in lines])
-    for marker in (DIGEST_OPEN, DIGEST_CLOSE):
-        if marker in text:  # a quoted text may not end the quotation
-            text = text.replace(marker, f"({marker[1:-1]})")
-    return f"{DIGEST_OPEN}\n{text}\n{DIGEST_CLOSE}"
-
-
 def _lines(chosen: Sequence[Fact]) -> Iterator[str]:
-    """The facts by line, the line of the heaviest fact first, each in the order of the record."""
+    """Yields the lines of the facts, the line with the heaviest fact first."""
     lines: dict[str, list[Fact]] = {}
     for fact in chosen:
         if fact.line in lines:
@@ -313,65 +337,45 @@ def _lines(chosen: Sequence[Fact]) -> Iterator[str]:
         else:
             lines[fact.line] = [fact]
     for title in [title for title, facts in lines.items() if len(facts) == 1]:
-        if _shown(title) == lines[title][0].value:  # the label says it all: one line for all such calls
+        if shown_in(title) == lines[title][0].value:  # the label says it all: one line for all such calls
             lines.setdefault(f"{title.partition('(')[0]}()", []).extend(lines.pop(title))
     for title, facts in lines.items():
         facts.sort(key=_order)
-        # A value without a name that stood after one with a name would inherit it.
-        yield from _wrapped(title, [f for f in facts if not f.name] + [f for f in facts if f.name])
+        yield from write_lines(title, [(fact.name, fact.value) for fact in sorted(facts, key=_group)])
 
 
-def _shown(title: str) -> str:
-    """The value of the argument that a label shows."""
-    return title.partition("=")[2][:-1] if title[-1:] == ")" else ""
+def _group(fact: Fact) -> tuple[int, str]:
+    """Returns the sort key of a fact in its line: texts, then words by group, then values with names."""
+    if fact.name in _GROUPS:
+        folder = fact.value.rpartition("/")[0] if fact.name == PATHS else ""
+        return 1 + _GROUPS.index(fact.name), folder
+    return (9, "") if fact.name else (0, "")
 
 
-def _wrapped(title: str, facts: Sequence[Fact]) -> Iterator[str]:
-    line, start, name = "", f"{title}: ", ""
-    shown = _shown(title)
-    for _, value, own, _, _, _, _ in facts:
-        if value == shown:
-            continue
-        if line and len(line) + len(value) > LINE_CHARS:
-            yield line
-            line, start, name = "", "  ", ""
-        item = value if own == name and not ("=" in value and _NAMED.fullmatch(value)) else f"{own}={value}"
-        line = f"{line}{SEPARATOR}{item}" if line else start + item
-        name = own
-    if line:
-        yield line
+def task_block(task: str, *, facts: bool) -> str:
+    """Returns a block without facts: the task, and the fence of the facts if there will be some."""
+    return write_block(clean_task(task), [""] if facts else ())
 
 
-def task_block(task: str) -> str:
-    """The block that has the task alone."""
-    return _block(_task_lines(task))
-
-
-def _task_lines(task: str) -> list[str]:
-    lines = "\n".join(one_line(line).rstrip() for line in task.splitlines()).strip().split("\n")
-    return [f"{TASK}: {lines[0]}", *(f"| {line}" for line in lines[1:])] if lines[0] else []
-
-
-def _fitting_task(task: str | None, room: int, count: Callable[[str], int]) -> list[str] | None:
-    """The task's lines, head and tail where the whole does not fit; None where not even those do."""
-    text = task or ""
+def _fitting_task(task: str | None, room: int, count: Callable[[str], int]) -> str | None:
+    """Returns the task, or its head and tail if it does not fit; None if these do not fit either."""
+    text = clean_task(task)
     for _ in range(6):
-        head = _task_lines(text)
-        if not head:
-            return []
-        tokens = count(_block(head))
+        if not text:
+            return ""
+        tokens = count(write_block(text, ()))
         if tokens <= room:
-            return head
+            return text
         half = int(len(text) * (room / tokens) * 0.4)
         if half < 20:
             break
-        text = f"{text[:half].strip()}\n…\n{text[-half:].strip()}"
+        text = f"{head_of(text, half)}\n…\n{tail_of(text, half)}"
     return None
 
 
 def parse(block: str) -> Digest:
-    """The digest that a rendered block shows, its lines as heavy as their order says."""
-    task, lines = _read(block)
+    """Returns the digest of a rendered block. Earlier lines get a higher weight."""
+    task, lines = read_block(block)
     pool: dict[str, Fact] = {}
     titles: list[Fact] = []
     place = -_STRIDE * MOST_FACTS
@@ -391,48 +395,14 @@ def parse(block: str) -> Digest:
             titles.append(Fact(max(weights) - excess, shown[2], shown[1], title, place, 0, Kind.ARGUMENT))
     for fact in titles:  # a line's own items come first: each was written because it stood nowhere else
         pool.setdefault(fact.value, fact)
-    written = tuple([line[2:] for line in block.split("\n") if line.startswith("> ")])
-    return Digest(task, pool, written, frozenset(pool))
+    return Digest(task, pool, quoted_lines(block), frozenset(pool))
 
 
 def _kind_in(title: str, name: str, value: str) -> Kind:
+    role = speaker_of(title)
+    word = {USER: Kind.USED, "": Kind.FOUND}.get(role, Kind.MENTIONED)
     if name:
-        return shape(value)
-    if title == USER:
-        return sentence_kind(value) if " " in value else Kind.USED
-    if title == ASSISTANT:
-        return Kind.DECIDED if " " in value else Kind.MENTIONED
+        return word if name in _GROUPS else field_kind(name, value)
+    if role:
+        return word if " " not in value and value.isascii() else sentence_kind(value, role)
     return phrase_kind(value)
-
-
-def _read(block: str) -> tuple[str | None, list[tuple[str, list[tuple[str, str]]]]]:
-    """The task, and the label and (name, value) pairs of each line."""
-    task: list[str] = []
-    lines: list[tuple[str, list[tuple[str, str]]]] = []
-    for quoted in block.split("\n"):
-        line = quoted.removeprefix("> ")
-        if line == quoted:
-            continue
-        if not lines and task and line.startswith("|"):
-            task.append(line[2:])
-        elif not lines and not task and line.startswith(f"{TASK}: "):
-            task.append(line.removeprefix(f"{TASK}: "))
-        elif line.startswith("  ") and lines:
-            lines[-1][1].extend(_items(line[2:]))
-        else:
-            title, _, rest = line.partition(": ")
-            lines.append((title[:LABEL_CHARS], _items(rest)))
-    return "\n".join(task) or None, [(title, items) for title, items in lines if items]
-
-
-def _items(text: str) -> list[tuple[str, str]]:
-    """The (name, value) pairs of a line's text; a value without a name has that of the one before."""
-    items: list[tuple[str, str]] = []
-    name = ""
-    for item in text.split(SEPARATOR):
-        value = clean(item)
-        if "=" in value and (named := _NAMED.fullmatch(value)):
-            name, value = named.groups()
-        if value:
-            items.append((name, value[:VALUE_CHARS]))
-    return items

@@ -1,97 +1,104 @@
 """A draft: the request at one point of the fold, with the figures that the passes decide by.
 
 A draft is a value. A pass reads it and proposes edits, the most expendable first; `trim` applies them
-one by one while the draft stands above its mark.
+one by one until the draft is down at the level of the pass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.fitting.digest import task_block
+from ullage.fitting.result import EVICT
 
 if TYPE_CHECKING:
     from collections import ChainMap
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ullage.fitting.digest import Digest, Taken
-    from ullage.fitting.policy import FitPolicy
+    from ullage.fitting.options import Options
+    from ullage.fitting.policy import ChangeKind, Level
+    from ullage.fitting.series import Done
     from ullage.fitting.units import Unit
     from ullage.tokens import Counter
 
+DIGEST_OF_TALK = 0.7
+"""The part of `digest_share` that is left to recall if the conversation is pure talk."""
 TASK_TOKENS = 1_000
-"""The most that is kept of the task when its exchange is evicted."""
-
-
-Done: TypeAlias = tuple[str, int, int, int, str]
-"""One thing that a pass did: its kind, the message's place, tokens before and after, and its handle where
-the model was shown it, else "". A bare tuple of bare values: a long history has one for each message, and
-the garbage collector passes over these."""
+"""The most tokens of the task that are kept when its exchange is evicted."""
 
 
 class Edit(NamedTuple):
-    """A proposal, to be taken whole: new contents for some messages, by index, or units that go."""
+    """A proposal of a pass: new contents for some messages, by their places, or units to remove.
 
-    kind: str
+    It is made as a whole or not at all.
+    """
+
+    kind: ChangeKind | str = ""
+    """The kind of the change. A caller's own pass leaves it empty; the kind is then the name of the pass."""
     contents: Mapping[int, str] = MappingProxyType({})
     gone: Sequence[Unit] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a fold is told once: how to count, the limit and the policy."""
-
-    counter: Counter
-    policy: FitPolicy
-    limit: int
-    once: int
-    """The most that a request's framing, tools and schemas can cost."""
+    @property
+    def eviction(self) -> str:
+        """The kind with which the removed units are logged."""
+        return EVICT if self.kind == EVICT else f"{EVICT}:{self.kind}"
 
 
 class Draft(NamedTuple):
-    """The live units at one point of the fold."""
+    """The units that a request at one point of the fold has, with their figures."""
 
     options: Options
     units: tuple[Unit, ...]
     digest: Digest
     prompt_ceiling: int
-    """The system messages without the digest."""
+    """The ceiling of the system messages, without the digest."""
     ceiling: int
-    """The whole request; while passes run, with the digest at what is set aside for it."""
+    """The ceiling of the whole request. While passes run, the digest counts as `set_aside`."""
     task: int | None
-    """The index of the first user message, while it stands in its place and is to be kept."""
+    """The place of the first user message; None if it is not kept, or has moved into the digest."""
     turns: int
-    """The messages beside the system prompt."""
+    """The number of messages without the system messages."""
     turn_tokens: int
-    """What they cost by the best estimate."""
+    """The estimated tokens of these messages."""
     summary_tokens: int
-    """What the digest adds to that."""
+    """The tokens that the digest adds."""
     shortened: int
-    """How many of them are in a shorter form."""
+    """The number of messages in a shorter form."""
     exchange: int
-    """The last exchange."""
+    """The number of the last exchange."""
     last: int
-    """Where the last unit of the conversation starts; -1 before there is one."""
+    """The place of the first message of the last unit; -1 if there is no unit yet."""
     steps: int
-    """How many steps there were: the number of the newest."""
+    """The number of the newest step."""
     handles: ChainMap[str, bytes]
+    talk: float = 0.0
+    """The share of talk: 1 if there are no tool steps, 0 if they are at least half of the tokens."""
     taken: tuple[Taken, ...] = ()
     log: tuple[Done, ...] = ()
     set_aside: int = 0
-    """What of `ceiling` is set aside for the digest and the task at its head, while passes run."""
+    """The part of `ceiling` that is kept for the task and the digest while passes run."""
 
     @property
     def room(self) -> int:
-        """What the limit leaves for the conversation and its digest."""
-        return max(0, self.options.limit - self.options.once - self.prompt_ceiling)
+        """The tokens that the limit leaves for the conversation and its digest."""
+        return self.options.room(self.prompt_ceiling)
 
     @property
     def target(self) -> int:
-        """The low-water mark: how far down a trim goes."""
-        spare = self.room - int(self.room * self.options.policy.low_water)
+        """The low-water mark in tokens: a trim stops there."""
+        spare = self.room - int((self.room - self.reserve) * self.options.policy.low_water)
         return self.options.limit - spare
+
+    def level(self, level: Level) -> int:
+        """Returns the tokens of a level."""
+        return self.options.limit if level == "limit" else self.target
+
+    @property
+    def reserve(self) -> int:
+        """The tokens that are kept free for recalled passages, once something was removed."""
+        return self.options.reserve(self.prompt_ceiling, self.talk)
 
     @property
     def turns_target(self) -> int:
@@ -105,32 +112,35 @@ class Draft(NamedTuple):
 
     @property
     def task_room(self) -> int:
-        """What the task may use at the head of the digest."""
+        """The most tokens of the task at the head of the digest."""
         return min(TASK_TOKENS, self.room // 3)
 
     @property
     def digest_room(self) -> int:
         """The most that the digest may cost, the task at its head included."""
         task = self.digest.task
-        share = int(self.room * self.options.policy.digest_share)
-        return share if task is None else share + self.measure(task_block(task))
+        policy = self.options.policy
+        # Of talk a digest has little to say, and recall much.
+        less = DIGEST_OF_TALK * self.talk if policy.recall_share else 0.0
+        share = int(self.room * policy.digest_share * (1 - less))
+        return share if task is None else share + self.measure(task_block(task, facts=share > 0))
 
     @property
     def steady(self) -> bool:
-        """Whether requests are to share their prefix, rather than to fill the window every time."""
+        """True if successive requests should share their prefix; False if each should fill the window."""
         return self.options.policy.low_water < 1
 
     @property
     def recent_from(self) -> int:
-        """The first of the exchanges that are touched last."""
+        """The number of the first recent exchange; recent exchanges are changed last."""
         return self.exchange - self.options.policy.preserve_recent_turns + 1
 
     def measure(self, text: str) -> int:
-        """The most that a text can cost."""
+        """Returns the ceiling of a text in tokens."""
         return self.options.counter.text(text).ceiling
 
     def essential(self, unit: Unit) -> bool:
-        """Whether the request cannot go without this unit; the results of a step may still be cut."""
+        """Returns True if this unit must not be removed; the results of a step may still be cut."""
         return (
             unit.pinned
             or unit.role == "system"
@@ -139,14 +149,30 @@ class Draft(NamedTuple):
         )
 
 
-class Pass(NamedTuple):
-    """A way to make a draft smaller."""
+def repriced(draft: Draft, counter: Counter) -> Draft:
+    """Returns the draft with new counts for the messages that passes have changed.
 
-    propose: Callable[[Draft], Iterator[Edit]]
-    """Edits, the most expendable first."""
-    above: Callable[[Draft], int]
-    """The pass runs when the draft costs more than this."""
-    until: Callable[[Draft], int]
-    """The pass stops when the draft costs no more than this."""
-    turns: bool = False
-    """Whether the pass lowers the number of messages, and so runs for `max_turns` too."""
+    The counter has learned the texts of these messages since.
+    """
+    units: list[Unit] = []
+    ceiling = turn_tokens = summary_tokens = 0
+    for unit in draft.units:
+        entries = []
+        for entry in unit.entries:
+            if not entry.form:
+                entries.append(entry)
+                continue
+            cost = counter.message(entry.message, parallel=unit.parallel)
+            ceiling += cost.ceiling - entry.ceiling
+            if unit.role == "system":
+                summary_tokens += cost.tokens - entry.tokens
+            else:
+                turn_tokens += cost.tokens - entry.tokens
+            entries.append(entry._replace(tokens=cost.tokens, ceiling=cost.ceiling))
+        units.append(unit._replace(entries=tuple(entries)))
+    return draft._replace(
+        units=tuple(units),
+        ceiling=draft.ceiling + ceiling,
+        turn_tokens=draft.turn_tokens + turn_tokens,
+        summary_tokens=draft.summary_tokens + summary_tokens,
+    )

@@ -1,9 +1,9 @@
-"""What in a message is worth remembering when the message itself has to go.
+"""The facts of a message: the values that the digest keeps after the message is evicted.
 
-A fact is one value with its name and the line it belongs to: something the user said, a call's
-argument, a field of a JSON result, an identifier in a log, an error line. Facts are found without
-a model, by who said them and by their shape, in time linear in the text; of a long output the head
-and the tail are read.
+A fact is one value with its name and the line it belongs to: a sentence that somebody said, a call's
+argument, a field of a result, an identifier in a log, an error line. Facts are found without a model, by who
+said them and by their shape, in time linear in the text. `values` says what a value is, `fields` reads JSON,
+`outputs` plain text, and `talk` sentences.
 """
 
 from __future__ import annotations
@@ -12,15 +12,28 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from itertools import islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import orjson
+from ullage.fitting.fields import list_fields, load_json, scan_fields
+from ullage.fitting.outputs import ERROR_WORDS, find_first, find_lines, group_of, pairs, words
+from ullage.fitting.talk import SPECIFIC, read_speech
+from ullage.fitting.values import (
+    READ_CHARS,
+    VALUE_CHARS,
+    clean,
+    day_of,
+    head_of,
+    is_identifier,
+    is_moment,
+    is_number,
+)
+from ullage.messages import split_recalled
+from ullage.text import split_outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that leaves the conversation, as the digest needs to see it."""
+    """An evicted message, with the fields that the digest reads."""
 
     role: str
     text: str
@@ -33,7 +46,7 @@ class Taken:
 
 
 class Kind(IntEnum):
-    """How a value came to be known, the surest first; the digest weighs facts by it."""
+    """The source of a value, the most reliable first. The digest weighs facts by it."""
 
     TOLD = 0
     """A sentence of the user's that names something: a number, an identifier, a proper name."""
@@ -43,66 +56,53 @@ class Kind(IntEnum):
     """An argument of several words: a shell command, a query, an address."""
     ARGUMENT = 3
     """An argument of one word."""
-    IDENTIFIER = 4
-    """A field of a result that a later call could name: an id, a date, a code."""
-    FIELD = 5
+    KEY = 4
+    """A field of a result whose name says that it is an id, a code or an address."""
+    IDENTIFIER = 5
+    """A field of a result that a later call could name, by its shape: an id, a date, a code."""
+    RESULT = 6
+    """A short result, unchanged."""
+    FIELD = 7
     """Another field of a result."""
-    DETAIL = 6
-    """A plain number, or a short result as it stands."""
-    ERROR = 7
-    """A line that tells of an error."""
-    DECIDED = 8
+    DETAIL = 8
+    """A plain number."""
+    ERROR = 9
+    """A line that reports an error."""
+    DECIDED = 10
     """A line of the assistant's about a decision or an open task."""
-    USED = 9
-    """An identifier inside something long that the user or a call said."""
-    MENTIONED = 10
+    REPORTED = 11
+    """A sentence of the assistant's that names something."""
+    STATED = 12
+    """Another sentence of the assistant's."""
+    USED = 13
+    """An identifier in a long text of the user or in a long argument."""
+    MENTIONED = 14
     """An identifier, or words in code or bold type, in the assistant's prose."""
-    FOUND = 11
+    FOUND = 15
     """An identifier in a tool's plain output."""
 
 
 Found: TypeAlias = tuple[Kind, str, str, str]
-"""A fact as it is read: (kind, line label, name or "", value)."""
+"""A fact: its kind, the label of its line, its name (may be empty), and its value."""
 
-VALUE_CHARS = 200
-"""Longer values are read as text: their identifiers are kept, not they."""
-READ_CHARS = 1_600
-"""Of a longer text the head and the tail are read."""
-TEXT_FACTS = 16
-"""The most identifiers that one text gives."""
-JSON_FACTS = 96
-"""The most fields that one JSON text gives."""
-SENTENCES = 12
-"""The most sentences that one message of the user's gives."""
 LABEL_CHARS = 100
-SEPARATOR = " · "
-"""Stands between the facts of a line, and in none of them."""
+ARGUMENT_CHARS, PHRASE_CHARS = 85, 60
+"""Longest argument that a label shows: of one word, and of several words."""
 USER, ASSISTANT = "user", "assistant"
-"""The labels of lines that quote them; the label of a tool's line has parentheses."""
+"""Labels of lines that quote the user or the assistant. A tool's label has parentheses."""
+OUTPUT = "output()"
+"""The label of lines that quote the output of commands."""
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-_INNER_DOT = re.compile(r" ·(?= )")
-_WORD = re.compile(r"[A-Za-z0-9_#@./:+-]{5,}")
-_MARKS = str.maketrans(dict.fromkeys(":,;!?()[]{}<>\"'`*=", " "))
-_TELLING = re.compile(r"[0-9_/@]|[A-Za-z0-9]\.[A-Za-z0-9]|[a-z][A-Z]")
-_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z_@-])\S{5,}|[A-Z0-9]{5,}|\S+@\S+\.\S+")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\S+")
-_NUMBER = re.compile(r"[\d.,:%$ +-]*")
-_SPECIFIC = re.compile(r"[0-9_@/\x80-\U0010ffff]")
-_PROPER = re.compile(r" [A-HJ-Z]")
-_STOPS = (". ", "? ", "! ", "。", "！", "？")
-_COURTESY = re.compile(
-    r"\W*(?:thanks?|thank you|yes|no|ok(?:ay)?|sure|hi|hello|great|bye|good)\b[^0-9_]{0,60}\Z",
-    re.IGNORECASE,
-)
 _MARKED = re.compile(r"`([^`\n]{3,80})`|\*\*([^*\n:]{3,60})\*\*")
-_NOT_NAME = re.compile(r"[^\w.\-\[\]]+")
+_SPEAKER = re.compile(r"(?:user|assistant)(?= |$)")
+_KEY = re.compile(
+    r"(?:^|[_.\-])(?:ids?|uuid|number|code|key|token|e?mail|handle|ref|sha|hash)$|[a-z](?:Ids?|ID|Key|Token|Code)$",
+)
 _DECISION_WORDS = ("- [ ] ", "todo", "decided", "instead of", "going with", "next step")
-_ERROR_WORDS = ("error", "exception", "failed", "fatal", "cannot", "unable to", "no such file", "not found")
 
 
 def find(taken: Taken) -> list[Found]:
-    """The facts of one message, in the order in which they stand in it."""
+    """Returns the facts of one message, in the order of its text."""
     if taken.role == "user":
         return _from_user(taken.text)
     if taken.role == "tool":
@@ -113,224 +113,162 @@ def find(taken: Taken) -> list[Found]:
     return found
 
 
-def one_line(text: str) -> str:
-    """The text without control characters and line breaks of any kind."""
-    return text if text.isprintable() else _UNPRINTABLE.sub(" ", text)
-
-
-def clean(text: str) -> str:
-    """The text as a value: on one line, its spaces collapsed, and without the separator."""
-    if not text.isprintable():
-        text = " ".join(one_line(text).split())
-    if "·" in text:
-        text = _INNER_DOT.sub(" -", text).strip(" ·")
-    return text.strip()
-
-
-def words(text: str, most: int = TEXT_FACTS) -> list[str]:
-    """The identifier-like words of a text, each once, from its head and its tail."""
-    if len(text) > READ_CHARS:
-        head = words(text[: READ_CHARS // 2], most // 2)
-        return list(dict.fromkeys(head + words(text[-READ_CHARS // 2 :], most - len(head))))
-    kept: list[str] = []
-    telling = _TELLING.search
-    for word in dict.fromkeys(_WORD.findall(text)):
-        if not word.isalpha() or not word[1:].islower():  # a plain word is the common case
-            if not telling(word):
-                continue
-            bare = word.strip(".:-+") if word[-1] in ".:-+" else word
-            if 5 <= len(bare) <= VALUE_CHARS:
-                kept.append(bare)
-                if len(kept) >= most:
-                    break
-    return kept
-
-
-def spoken(text: str) -> list[str]:
-    """All words of a text, without the marks around them."""
-    return text.translate(_MARKS).split()
-
-
-def _ends(text: str) -> str:
-    if len(text) <= READ_CHARS:
-        return text
-    return f"{text[: READ_CHARS // 2]}\n{text[-READ_CHARS // 2 :]}"
-
-
-def shape(value: str) -> Kind:
-    """What kind of field a value makes, by how much it looks like something a call would name."""
+def field_kind(name: str, value: str) -> Kind:
+    """Returns the kind of a field, by its name and by the form of its value."""
     if " " in value:
         return Kind.FIELD
-    if _IDENTIFIER.fullmatch(value):
-        return Kind.DETAIL if _MOMENT.fullmatch(value) else Kind.IDENTIFIER
-    if len(value) < 3 or _NUMBER.fullmatch(value):
+    if is_identifier(value):
+        if _is_key(name):
+            return Kind.KEY
+        return Kind.DETAIL if is_moment(value) else Kind.IDENTIFIER
+    if len(value) < 3 or is_number(value):
         return Kind.DETAIL
     return Kind.FIELD
 
 
-def sentence_kind(sentence: str) -> Kind:
-    """Whether a sentence of the user's names something."""
-    return Kind.TOLD if _SPECIFIC.search(sentence) or _PROPER.search(sentence) else Kind.SAID
+@lru_cache(1_000)
+def _is_key(name: str) -> bool:
+    """Returns True if a field's name says that its value identifies something."""
+    return _KEY.search(name) is not None
+
+
+def sentence_kind(sentence: str, role: str) -> Kind:
+    """Returns the kind of a sentence: a specific one has a number, an identifier or a proper name."""
+    specific = SPECIFIC.search(sentence)
+    if role == USER:
+        return Kind.TOLD if specific else Kind.SAID
+    return Kind.REPORTED if specific else Kind.STATED
 
 
 def phrase_kind(phrase: str) -> Kind:
-    """What a nameless text of a tool's line is: a command, an error or an identifier."""
-    if " " not in phrase:
-        return Kind.FOUND
-    return Kind.COMMAND if _first(_ERROR_WORDS, phrase.lower()) < 0 else Kind.ERROR
+    """Returns the kind of a text without a name in a tool's line: a result, an error or an identifier."""
+    if find_first(ERROR_WORDS, phrase.lower()) >= 0:
+        return Kind.ERROR
+    return Kind.RESULT if " " in phrase else Kind.FOUND
+
+
+def speaker_of(title: str) -> str:
+    """Returns the role of the speaker that a line quotes; empty for a tool's line."""
+    role = _SPEAKER.match(title) if "(" not in title else None
+    return role[0] if role else ""
 
 
 @lru_cache(1_000)
 def label(name: str, argument: str = "") -> str:
-    """The label of a tool's line; it has parentheses, and it never has a colon and a space."""
-    text = clean(f"{name}({argument})").replace(": ", ":")
-    return text[:LABEL_CHARS].lstrip("| ").rstrip()
+    """Returns the label of a tool's line. It has parentheses and no colon followed by a space."""
+    text = clean(f"{name}({argument})").replace(": ", ":").lstrip("| ")
+    if len(text) <= LABEL_CHARS:
+        return text
+    return label(name) if argument else f"{text[: LABEL_CHARS - 2]}()"
+
+
+def call_label(name: str, fields: list[tuple[str, str]]) -> str:
+    """Returns the label of a call: the tool, and the argument that best identifies the call."""
+    return label(name, main_argument(fields))
+
+
+def main_argument(fields: list[tuple[str, str]]) -> str:
+    """Returns the argument that best identifies a call of its tool, as name=value; empty if there is none."""
+    weak = weaker = ""
+    for key, value in fields[:8]:
+        if not 3 <= len(value) <= ARGUMENT_CHARS or is_number(value):
+            continue
+        if " " in value:
+            weaker = weaker or (f"{key}={value}" if len(value) <= PHRASE_CHARS else "")
+        elif "/" in value or is_identifier(value):
+            return f"{key}={value}"
+        elif not weak and not value.islower():
+            weak = f"{key}={value}"
+    return weak or weaker
 
 
 def _from_user(text: str) -> list[Found]:
-    read = _ends(text)
-    for stop in _STOPS:
-        read = read.replace(stop, stop + "\n")
-    sentences = [s for line in read.splitlines() if len(s := line.strip()) > 2 and s[0] + s[-1] != "<>"]
-    if len(sentences) > SENTENCES:
-        sentences = sentences[: SENTENCES - 3] + sentences[-3:]
-    found: list[Found] = [
-        (sentence_kind(s), USER, "", clean(s[:VALUE_CHARS]))
-        for s in sentences
-        if len(s) > 80 or not _COURTESY.match(s)
+    outputs, own = split_outputs(split_recalled(text)[1])
+    return [fact for output in outputs for fact in _from_output(output)] + _from_words(own)
+
+
+def _from_output(text: str) -> list[Found]:
+    """Yields facts of a command's output: the command, its errors and the identifiers in it."""
+    command, _, printed = text.partition("\n") if text.startswith("$ ") else ("", "", text)
+    found: list[Found] = []
+    if command:
+        found.append((Kind.COMMAND, OUTPUT, "", clean(head_of(command, VALUE_CHARS))))
+    return found + [
+        (kind, OUTPUT, name, value) for kind, _, name, value in _from_result(printed, None) if value
     ]
+
+
+def _from_speech(role: str, text: str) -> list[Found]:
+    """Yields the sentences of a speaker, with the name and the date if the text has them."""
+    return [
+        (sentence_kind(sentence, role), f"{role} {speaker}" if speaker else role, "", sentence)
+        for speaker, sentence in read_speech(text)
+    ]
+
+
+def _from_words(text: str) -> list[Found]:
+    found = _from_speech(USER, text)
     if len(text) > VALUE_CHARS:
-        found += [(Kind.USED, USER, "", word) for word in words(text)]
+        found += [(Kind.IDENTIFIER, USER, name, value) for name, value in pairs(text)]
+        found += [(Kind.USED, USER, group_of(word), word) for word in words(text)]
     return found
 
 
 def _from_assistant(text: str) -> list[Found]:
-    decisions = _lines_with(_DECISION_WORDS, text)
-    found: list[Found] = [(Kind.DECIDED, ASSISTANT, "", line) for line in decisions]
+    line = ASSISTANT
+    decisions = find_lines(_DECISION_WORDS, text)
+    found: list[Found] = [(Kind.DECIDED, line, "", each) for each in decisions]
+    found += [fact for fact in _from_speech(ASSISTANT, text) if fact[3] not in decisions]
     if "`" in text or "**" in text:
-        marked = _MARKED.findall(text[: 2 * READ_CHARS])[:TEXT_FACTS]
-        found += [(Kind.MENTIONED, ASSISTANT, "", clean(code or bold)) for code, bold in marked]
-    found += [(Kind.MENTIONED, ASSISTANT, "", word) for word in words(text)]
+        marked = [clean(code or bold) for code, bold in _MARKED.findall(text[: 2 * READ_CHARS])[:16]]
+        found += [(Kind.MENTIONED, line, "" if " " in each else group_of(each), each) for each in marked]
+    found += [(Kind.MENTIONED, line, group_of(word), word) for word in words(text)]
     return found
 
 
+@lru_cache(1_000)
+def _argument_fields(arguments: str) -> list[tuple[str, str]]:
+    """The fields of a call's arguments; remembered, because the result of the call is labelled with them."""
+    return list_fields(load_json(arguments))
+
+
 def _from_call(name: str, arguments: str) -> list[Found]:
-    pairs = _leaves(_loaded(arguments))
-    line, bare = _call_label(name, pairs), label(name)
+    fields = _argument_fields(arguments)
+    line, bare = call_label(name, fields), label(name)
     found: list[Found] = []
-    for key, value in pairs:
+    for key, value in fields:
         if len(value) > VALUE_CHARS:
-            found += [(Kind.USED, bare, "", word) for word in words(value)]
+            found += [(Kind.USED, bare, group_of(word), word) for word in words(value)]
             continue
         kind = Kind.COMMAND if " " in value else Kind.ARGUMENT
-        if len(value) < 6 and _NUMBER.fullmatch(value):
+        if len(value) < 6 and is_number(value):
             kind = Kind.DETAIL
         found.append((kind, line, key, value))
     return found
 
 
-def _call_label(name: str, pairs: list[tuple[str, str]]) -> str:
-    """The label of a call's line: the tool, and the argument that best tells its calls apart."""
-    weak = ""
-    for key, value in pairs[:8]:
-        if not 3 <= len(value) <= 60 or " " in value or _NUMBER.fullmatch(value):
-            continue
-        if "/" in value or _IDENTIFIER.fullmatch(value):
-            return label(name, f"{key}={value}")
-        if not weak and not value.islower():
-            weak = f"{key}={value}"
-    return label(name, weak)
-
-
 def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
     name, arguments = call or ("tool", "")
-    if (values := _loaded(text.strip())) is not None:
-        return _fields(values, _call_label(name, _leaves(_loaded(arguments), 8)))
-    line = label(name)
+    line = call_label(name, _argument_fields(arguments))
+    text = text.strip()
+    if (values := load_json(text)) is not None:
+        return _from_fields(list_fields(values), line)
     if len(text) <= VALUE_CHARS:
-        kind = Kind.DETAIL if _first(_ERROR_WORDS, text.lower()) < 0 else Kind.ERROR
-        return [(kind, line, "", clean(text))]
-    found: list[Found] = [(Kind.ERROR, line, "", error) for error in _lines_with(_ERROR_WORDS, _ends(text))]
-    found += [(Kind.FOUND, line, "", word) for word in words(text)]
+        value = clean(text)
+        return [(Kind.ERROR if phrase_kind(value) is Kind.ERROR else Kind.RESULT, line, "", value)]
+    if fields := scan_fields(text):
+        return _from_fields(fields, line)
+    found: list[Found] = [(Kind.ERROR, line, "", error) for error in find_lines(ERROR_WORDS, text)]
+    found += [(field_kind(name, value), line, name, value) for name, value in pairs(text)]
+    found += [(Kind.FOUND, line, group_of(word), word) for word in words(text)]
     return found
 
 
-def _fields(values: Any, line: str) -> list[Found]:
+def _from_fields(fields: list[tuple[str, str]], line: str) -> list[Found]:
     found: list[Found] = []
-    for key, value in _leaves(values):
+    for key, value in fields:
         if len(value) > VALUE_CHARS:
-            found += [(Kind.FOUND, line, "", word) for word in words(value)]
+            found += [(Kind.FOUND, line, group_of(word), word) for word in words(value)]
         else:
-            found.append((shape(value), line, key, value))
+            found.append((field_kind(key, value), line, key, day_of(value)))
     return found
-
-
-def _loaded(text: str) -> Any:
-    """The JSON object or list that a text is, else None."""
-    if text[:1] + text[-1:] not in ("{}", "[]"):  # a log line may begin like a list
-        return None
-    try:
-        value = orjson.loads(text)
-    except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return None
-    return value if isinstance(value, dict | list) else None
-
-
-def _leaves(value: Any, most: int = JSON_FACTS) -> list[tuple[str, str]]:
-    """The (key, value) pairs of nested JSON in order; the items of a list have the list's key."""
-    found: list[tuple[str, str]] = []
-    stack: list[tuple[str, Any]] = [("", value)]
-    while stack and len(found) < most:
-        key, value = stack.pop()
-        kind = type(value)  # orjson gives no subclasses
-        if kind is str:
-            if value:
-                found.append((key, clean(value) if len(value) <= VALUE_CHARS else value))
-        elif kind is dict:
-            if key and _keyed_by_data(value):
-                found += [(key, clean(k)) for k in islice(value, most) if len(k) <= VALUE_CHARS]
-                stack += [(key, v) for v in reversed(value.values())]
-            else:
-                stack += [(_name(k[:40]), v) for k, v in reversed(value.items())]
-        elif kind is list:
-            stack += [(key, v) for v in reversed(value)]
-        elif kind is int or kind is float:
-            found.append((key, str(value)))
-    return found
-
-
-@lru_cache(1_000)
-def _name(key: str) -> str:
-    """A JSON key as a name that can stand before an equals sign."""
-    return _NOT_NAME.sub("_", key)
-
-
-def _keyed_by_data(value: dict[str, Any]) -> bool:
-    """Whether an object's keys are ids or dates rather than the names of fields."""
-    first = next(iter(value), "")[:40]
-    return sum(map(str.isdigit, first)) >= 2 and _IDENTIFIER.fullmatch(first) is not None
-
-
-def _first(words: tuple[str, ...], lowered: str, start: int = 0) -> int:
-    """Where the first of these words stands, -1 if none does."""
-    return min([at for word in words if (at := lowered.find(word, start)) >= 0], default=-1)
-
-
-def _lines_with(words: tuple[str, ...], text: str) -> list[str]:
-    """The first lines of a text that hold one of these words, at most two."""
-    lowered = text[:READ_CHARS].lower()
-    found: list[str] = []
-    at = _first(words, lowered)
-    while 0 <= at < len(text) and len(found) < 2:
-        found.append(_line_at(text, at))
-        end = lowered.find("\n", at)
-        at = _first(words, lowered, end) if end >= 0 else -1
-    return found
-
-
-def _line_at(text: str, at: int) -> str:
-    """The line around a place, cut to what a value may hold."""
-    start = max(text.rfind("\n", 0, at) + 1, at - VALUE_CHARS // 2)
-    end = text.find("\n", max(at, start + 20))  # a heading alone says nothing
-    line = text[start : min(end if end >= 0 else len(text), start + VALUE_CHARS)]
-    return clean(" ".join(line.split()))

@@ -1,14 +1,14 @@
-"""The passes, in the order in which a conversation can best do without what they take.
+"""The passes of a trim, in the order in which they run: the most expendable content goes first.
 
     cap          old tool outputs that are too long, to their head and tail (errors: to their error lines)
     age          tool outputs that are too old, to a placeholder
     placeholder  tool outputs outside the recent exchanges, oldest first, to a placeholder
     evict        exchanges outside the recent ones, to the digest: their steps, then question and answer
-    recent       what is left of the recent exchanges but the last message, oldest first
+    recent       the rest of the recent exchanges except the last message, oldest first
     cut          the outputs of the newest step, in the middle
 
 To add one: write a function from a draft to edits, give it a line in `PASSES` and its name a place in
-`policy.STRATEGY`.
+`policy.PassName`. A caller's own pass stands in `FitPolicy.trim_strategy`, and `find_pass` checks its edits.
 """
 
 from __future__ import annotations
@@ -16,20 +16,31 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from ullage.fitting.draft import Edit, Pass
-from ullage.fitting.shorten import cut_middle, error_lines, handle_of
-from ullage.fitting.units import SHORTEST, exchanges
-from ullage.messages import text_of
+from ullage.errors import ConfigurationError
+from ullage.fitting.draft import Edit
+from ullage.fitting.facts import main_argument
+from ullage.fitting.fields import list_fields, load_json
+from ullage.fitting.pieces import handle_of
+from ullage.fitting.policy import Pass, own_pass
+from ullage.fitting.shorten import cut_middle, error_lines
+from ullage.fitting.units import SHORTEST, call_of, exchanges
+from ullage.intake import kind_of
+from ullage.messages import RESULT_ROLES, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ullage.fitting.draft import Draft
+    from ullage.fitting.policy import ChangeKind, Propose
     from ullage.fitting.units import Entry, Unit
 
 
+NEWEST_STEPS = 2
+"""Steps whose outputs stay whole, unless the request could not be sent with them."""
+
+
 def cap(draft: Draft) -> Iterator[Edit]:
-    """Long outputs of older steps: head and tail, or what went wrong."""
+    """Cuts long outputs of older steps to head and tail, or to their error lines."""
     most = draft.options.policy.max_tokens_per_output
     for _, entry in _old_outputs(draft, larger_than=most):
         if entry.error:
@@ -40,7 +51,7 @@ def cap(draft: Draft) -> Iterator[Edit]:
 
 
 def age(draft: Draft) -> Iterator[Edit]:
-    """Outputs of steps that are more than `max_age` steps back."""
+    """Replaces outputs of steps that are more than `max_age` steps old by placeholders."""
     oldest = draft.steps - draft.options.policy.max_age
     for unit, entry in _old_outputs(draft):
         if unit.step >= oldest:
@@ -49,16 +60,16 @@ def age(draft: Draft) -> Iterator[Edit]:
 
 
 def placeholder(draft: Draft) -> Iterator[Edit]:
-    """Outputs of exchanges that are not recent."""
-    recent_from = draft.recent_from
+    """Replaces outputs of old exchanges, and of the older steps of a long tool loop, by placeholders."""
+    recent_from, newest = draft.recent_from, draft.steps - NEWEST_STEPS
     for unit, entry in _old_outputs(draft):
-        if unit.exchange >= recent_from:
+        if unit.exchange >= recent_from and unit.step > newest:
             break
         yield _shortest("placeholder", draft, unit, entry)
 
 
 def evict(draft: Draft) -> Iterator[Edit]:
-    """Exchanges that are not recent, those of a lower priority first, then the oldest first."""
+    """Removes exchanges that are not recent: lower priorities first, then the oldest first."""
     recent_from = draft.recent_from
     groups = exchanges(draft.units)
     old = itertools.takewhile(lambda group: group[0].exchange < recent_from, groups)
@@ -66,20 +77,20 @@ def evict(draft: Draft) -> Iterator[Edit]:
 
 
 def recent(draft: Draft) -> Iterator[Edit]:
-    """Recent exchanges: first their tool outputs, then they themselves."""
+    """Replaces the outputs of recent exchanges by placeholders, then removes these exchanges."""
     for unit, entry in _old_outputs(draft):
         yield _shortest("placeholder", draft, unit, entry)
     yield from _evictions(draft, exchanges(draft.units))
 
 
 def cut(draft: Draft) -> Iterator[Edit]:
-    """The outputs that are left, those of the newest step above all, so that they fit together."""
+    """Cuts the remaining outputs in the middle, mostly those of the newest step, until they fit."""
     outputs = [
         (unit, entry)
         for unit in draft.units
         if unit.step and not unit.pinned
         for entry in unit.entries[1:]
-        if entry.form not in SHORTEST
+        if entry.form not in SHORTEST and entry.given["role"] in RESULT_ROLES
     ]
     sizes = [_in_place(draft, unit, entry)(_content(entry)) for unit, entry in outputs]
     left = draft.options.limit - draft.ceiling + sum([entry.ceiling for _, entry in outputs])
@@ -95,34 +106,84 @@ def cut(draft: Draft) -> Iterator[Edit]:
 
 
 def _in_place(draft: Draft, unit: Unit, entry: Entry) -> Callable[[str], int]:
-    """What the message of this entry costs with a given content."""
+    """Returns a function that counts this message with another content."""
     counter, given, parallel = draft.options.counter, entry.given, unit.parallel
     return lambda text: counter.message({**given, "content": text}, parallel=parallel).ceiling
 
 
-def _to_target(draft: Draft) -> int:
-    return draft.target
-
-
-def _to_limit(draft: Draft) -> int:
-    return draft.options.limit
-
-
 PASSES: Mapping[str, Pass] = {
-    "cap": Pass(cap, above=_to_target, until=_to_target),
-    "age": Pass(age, above=_to_target, until=_to_target),
-    "placeholder": Pass(placeholder, above=_to_target, until=_to_target),
-    "evict": Pass(evict, above=_to_target, until=_to_target, turns=True),
-    "recent": Pass(recent, above=_to_limit, until=_to_target, turns=True),
-    "cut": Pass(cut, above=_to_limit, until=_to_limit),
+    step.name: step
+    for step in (
+        Pass("cap", cap),
+        Pass("age", age),
+        Pass("placeholder", placeholder),
+        Pass("evict", evict, turns=True),
+        Pass("recent", recent, above="limit", turns=True),
+        Pass("cut", cut, above="limit", until="limit"),
+    )
 }
+
+
+# Passes of a caller's own -----------------------------------------------------------------------------
+
+
+def find_pass(given: str | Pass | Propose) -> Pass:
+    """Returns a built-in pass by its name, or a caller's own pass with a check of its edits."""
+    if isinstance(given, str):
+        return PASSES[given]
+    own = own_pass(given)
+    return own._replace(propose=lambda draft: _checked_edits(own, draft))
+
+
+def _checked_edits(own: Pass, draft: Draft) -> Iterator[Edit]:
+    """Yields the edits of a caller's own pass; raises ConfigurationError if one would break the request."""
+    groups = {group[0].exchange: group for group in exchanges(draft.units)}
+    messages = {entry.place: unit for unit in draft.units for entry in unit.entries}
+    gone: set[int] = set()
+    for edit in own.propose(draft):
+        if not isinstance(edit, Edit):
+            raise ConfigurationError(f"the pass {own.name!r} proposed {kind_of(edit)}; it must yield Edits")
+        for place, content in edit.contents.items():
+            unit = messages.get(place)
+            if unit is None or not isinstance(content, str) or _is_fixed(draft, unit):
+                raise ConfigurationError(
+                    f"the pass {own.name!r} gives message {place} another content; it may only give a text "
+                    "to a message of the draft that is not pinned, a system message or the last question"
+                )
+        gone |= {unit.start for unit in edit.gone}
+        for unit in edit.gone:
+            if unit.start not in messages or draft.essential(unit):
+                raise ConfigurationError(
+                    f"the pass {own.name!r} removes message {unit.start}, which must stay; "
+                    "leave out the units for which draft.essential(unit) is True"
+                )
+            _check_exchange(own, groups[unit.exchange], gone)
+        yield edit._replace(kind=own.name)
+
+
+def _is_fixed(draft: Draft, unit: Unit) -> bool:
+    """Returns True if no pass may change the contents of this unit."""
+    return unit.pinned or unit.role == "system" or (unit.role == "user" and unit.exchange == draft.exchange)
+
+
+def _check_exchange(own: Pass, units: list[Unit], gone: set[int]) -> None:
+    """Refuses to split a question from the end of its answer: roles would no longer alternate."""
+    left = [unit for unit in units if unit.start not in gone]
+    if left and (left[0] is not units[0] or left[-1] is not units[-1]):
+        raise ConfigurationError(
+            f"the pass {own.name!r} removes the first or the last message of an exchange and leaves others "
+            f"of it, such as message {left[0].start}; remove both in one Edit, or only messages between them"
+        )
 
 
 # What the passes share -------------------------------------------------------------------------------
 
 
 def _old_outputs(draft: Draft, larger_than: int | None = None) -> Iterable[tuple[Unit, Entry]]:
-    """The results of older steps that the policy lets be shortened, and that can be, oldest first."""
+    """Returns the results of older steps that can still be shortened and that the policy allows to shorten.
+
+    The oldest come first.
+    """
     policy, last = draft.options.policy, draft.last
     if larger_than is None:
         larger_than = policy.small_output_threshold - 1 if policy.preserve_small_outputs else 0
@@ -141,17 +202,27 @@ def _content(entry: Entry) -> str:
     return text_of(entry.given.get("content"))
 
 
-def _shortest(kind: str, draft: Draft, unit: Unit, entry: Entry) -> Edit:
-    """A placeholder for one output; of an error, what went wrong."""
+def _shortest(kind: ChangeKind, draft: Draft, unit: Unit, entry: Entry) -> Edit:
+    """Returns the edit that makes one output a placeholder; an error is cut to its error lines instead."""
     if entry.error:
         return _errors(draft, entry)
-    shown = draft.options.policy.placeholder.format(age=draft.steps - unit.step, tokens=entry.size)
+    shown = _placeholder(draft, unit, entry)
     handle = _handle(draft, _content(entry)) if draft.options.policy.recall else None
     return Edit(kind, {entry.place: f"{shown} recall {handle}" if handle else shown})
 
 
+def _placeholder(draft: Draft, unit: Unit, entry: Entry) -> str:
+    """Returns the policy's placeholder for one output."""
+    template, tool, argument = draft.options.policy.placeholder, "", ""
+    if "{tool" in template or "{argument" in template:
+        tool, arguments = call_of(unit, entry)
+        argument = main_argument(list_fields(load_json(arguments), 8))
+    age = draft.steps - unit.step
+    return template.format(age=age, tokens=entry.size, tool=tool, argument=argument)
+
+
 def _errors(draft: Draft, entry: Entry) -> Edit:
-    """Of an error, what went wrong."""
+    """Returns the edit that cuts an error to its error lines."""
     return Edit("errors", {entry.place: error_lines(_content(entry), draft.options.policy.error_marks)})
 
 
@@ -160,7 +231,7 @@ def _handle(draft: Draft, text: str) -> str | None:
 
 
 def _evictions(draft: Draft, groups: Iterable[list[Unit]]) -> Iterator[Edit]:
-    """What goes of these exchanges, in order."""
+    """Yields the evictions in these exchanges, in order."""
     if any(unit.priority for unit in draft.units):
         groups = sorted(groups, key=lambda group: max(unit.priority for unit in group))
     for group in groups:
@@ -178,7 +249,7 @@ def _evictions(draft: Draft, groups: Iterable[list[Unit]]) -> Iterator[Edit]:
 
 
 def _water_level(sizes: list[int], room: int) -> int:
-    """The level to which the largest sizes must be lowered so that all together are within `room`."""
+    """Returns the size to which all larger ones must be cut so that their sum is within `room`."""
     left = room
     ordered = sorted(sizes)
     for position, size in enumerate(ordered):

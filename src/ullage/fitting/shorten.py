@@ -1,15 +1,13 @@
-"""Shorter forms of one text: head and tail, error lines, a placeholder, and the handle of the whole."""
+"""Shorter forms of one text: head and tail, or its error lines."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from ullage.fitting.values import head_of, tail_of
 
-HANDLE_LENGTH = 8
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _LINE_CHARACTERS = 300  # of one error line
 _ERROR_CHARACTERS = 1_200  # of all of them
@@ -17,31 +15,8 @@ _ERROR_LINES = 2  # from each end, for each mark
 _ENOUGH_LINES = 6  # so many, and the other marks are not looked for
 
 
-def handle_of(text: str, taken: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """The handle of a text and the hash behind it; longer where `taken` has it for another text."""
-    digest = _hash(text)
-    letters = _letters(digest)
-    length = HANDLE_LENGTH
-    while taken.get(letters[:length], digest) != digest:
-        length += 1
-    return letters[:length], digest
-
-
-def letters_of(text: str) -> str:
-    """The whole hash of a text in the letters of its handle, which are the first of these."""
-    return _letters(_hash(text))
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _letters(digest: bytes) -> str:
-    return base64.b32encode(digest).decode().rstrip("=").lower()
-
-
 def mark_of(tokens: int, handle: str | None) -> str:
-    """The line that stands where the middle of a text was."""
+    """Returns the line that replaces the middle of a text."""
     recall = f", recall {handle}" if handle else ""
     return f"[... {tokens} tokens cut{recall} ...]"
 
@@ -49,9 +24,9 @@ def mark_of(tokens: int, handle: str | None) -> str:
 def cut_middle(
     text: str, room: int, tokens: int, count: Callable[[str], int], handle: str | None = None
 ) -> str:
-    """Head and tail of `text` around a mark, at most `room` tokens where the mark alone fits.
+    """Returns head and tail of `text` around a mark, in at most `room` tokens; at least the mark.
 
-    `tokens` is what the whole text counts. Counts are not additive over pieces, so the share of
+    `tokens` is the count of the whole text. Counts are not additive over pieces, so the share of
     characters is a first guess that is checked and corrected.
     """
     share = room / max(1, tokens)
@@ -71,21 +46,21 @@ def cut_middle(
 
 
 def _head(text: str, keep: int) -> str:
-    """The first characters, back to a line's end where one is near."""
+    """Returns the first characters, cut at the end of a line if one is near, else at the end of a word."""
     head = text[:keep]
     end = head.rfind("\n", keep * 4 // 5)
-    return head if end < 0 else head[:end]
+    return head_of(text, keep) or head if end < 0 else head[:end]
 
 
 def _tail(text: str, keep: int) -> str:
-    """The last characters, on to a line's start where one is near."""
+    """Returns the last characters, from the start of a line if one is near, else from the start of a word."""
     tail = text[len(text) - keep :]
     start = tail.find("\n", 0, keep // 5)
-    return tail if start < 0 else tail[start + 1 :]
+    return tail_of(text, keep) or tail if start < 0 else tail[start + 1 :]
 
 
 def is_error(text: str, marks: Sequence[str]) -> bool:
-    """Whether a tool output tells of something that went wrong."""
+    """Returns True if a tool output reports an error."""
     lowered = text.lower()
     for mark in marks:  # noqa: SIM110 - any() costs three times as much, on every output
         if mark in lowered:
@@ -94,7 +69,7 @@ def is_error(text: str, marks: Sequence[str]) -> bool:
 
 
 def error_lines(text: str, marks: Sequence[str]) -> str:
-    """The lines that tell what went wrong: the first and the last that each mark stands in."""
+    """Returns the error lines of a text: the first and the last lines that contain each mark."""
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters grow in lower case, and their lines would be off
         text = lowered
@@ -102,15 +77,21 @@ def error_lines(text: str, marks: Sequence[str]) -> str:
     for mark in marks:
         if len(starts) < _ENOUGH_LINES:
             starts |= _line_starts(lowered, mark)
-    lines = [text[start : start + _LINE_CHARACTERS].partition("\n")[0].strip() for start in sorted(starts)]
+    lines = [_line_from(text, start) for start in sorted(starts)]
     found = "\n".join(dict.fromkeys(filter(None, lines)))
     if len(found) > _ERROR_CHARACTERS:
         found = f"{_head(found, _ERROR_CHARACTERS // 2)}\n[...]\n{_tail(found, _ERROR_CHARACTERS // 2)}"
     return found
 
 
+def _line_from(text: str, start: int) -> str:
+    """Returns the line that begins at `start`, cut at the end of a word if it is long."""
+    line = text[start : start + 2 * _LINE_CHARACTERS].partition("\n")[0].strip()
+    return head_of(line, _LINE_CHARACTERS) or line[:_LINE_CHARACTERS]
+
+
 def _line_starts(text: str, mark: str) -> set[int]:
-    """Where the first and the last lines begin that have `mark` in them."""
+    """Returns the starts of the first and the last line that contain `mark`."""
     starts: set[int] = set()
     at = text.find(mark)
     while at >= 0 and len(starts) < _ERROR_LINES:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ullage.fitting.digest import Taken, absorb, expected, task_block, write
-from ullage.fitting.passes import PASSES
-from ullage.fitting.shorten import cut_middle, handle_of
-from ullage.fitting.units import Entry, Unit, call_of, first_system, loose, piece_of
-from ullage.messages import arguments_text, calls_of, split_content, text_of
+from ullage.fitting.digest import STEADY, Taken, absorb, expected, task_block, write
+from ullage.fitting.passes import find_pass
+from ullage.fitting.pieces import handle_of, piece_of
+from ullage.fitting.shorten import cut_middle
+from ullage.fitting.units import Entry, Unit, call_of, first_system, loose
+from ullage.messages import RESULT_ROLES, arguments_text, calls_of, split_content, split_recalled, text_of
+from ullage.text import split_outputs
 from ullage.tokens import Cost
 
 if TYPE_CHECKING:
-    from ullage.fitting.draft import Done, Draft, Edit, Pass
+    from collections.abc import Callable
+
+    from ullage.fitting.draft import Draft, Edit
+    from ullage.fitting.policy import Pass
+    from ullage.fitting.series import Done
     from ullage.messages import Message
     from ullage.tokens import Counter
 
 
 def trim(draft: Draft) -> Draft:
-    """The draft made as small as its policy says; it may still be over, which is the caller's to see."""
+    """Returns the draft after all passes of its policy. It may still be over the limit."""
     before, draft = draft, _setting_aside(draft)
-    for name in draft.options.policy.trim_strategy:
-        step = PASSES[name]
-        if draft.ceiling > step.above(draft) or (step.turns and draft.turns > draft.turns_target):
+    for each in draft.options.policy.trim_strategy:
+        step = find_pass(each)
+        if draft.ceiling > draft.level(step.above) or (step.turns and draft.turns > draft.turns_target):
             draft = _run(draft, step)
     if not draft.taken and draft.digest is before.digest and _has_digest(before):
         return _with_digest_as_it_was(draft, before)
@@ -31,15 +38,15 @@ def trim(draft: Draft) -> Draft:
 
 
 def _setting_aside(draft: Draft) -> Draft:
-    """The draft with the digest at what it is expected to cost, so that passes make room for it."""
+    """Returns the draft with the expected cost of the digest, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
-    digest = expected(draft.digest, draft.digest_room, draft.measure, steady=draft.steady)
+    digest = expected(draft.digest, draft.digest_room, _block_cost(draft), steady=draft.steady)
     return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
 def _run(draft: Draft, step: Pass) -> Draft:
-    """The draft after as many of the pass's edits as it takes to come down to its mark."""
-    until, turns_until = step.until(draft), draft.turns_target if step.turns else draft.turns
+    """Returns the draft after the edits of a pass, which stop when the request is small enough."""
+    until, turns_until = draft.level(step.until), draft.turns_target if step.turns else draft.turns
     work = None
     for edit in step.propose(draft):
         work = work or _Work(draft)
@@ -55,7 +62,7 @@ class _Work:
     def __init__(self, draft: Draft) -> None:
         self._before = draft
         self._units: list[Unit | None] = list(draft.units)
-        self._cursor = 0
+        self._starts = [unit.entries[0].place for unit in draft.units]
         self._taken: list[Taken] = []
         self._log: list[Done] = []
         self._digest = draft.digest
@@ -69,13 +76,13 @@ class _Work:
         self._set_aside = draft.set_aside
 
     def apply(self, edit: Edit) -> None:
-        """Takes out what the edit names."""
+        """Removes and shortens the messages that the edit names."""
         for unit in edit.gone:
-            self._drop(unit)
+            self._drop(unit, edit.eviction)
         for index, content in edit.contents.items():
             self._shorten(index, edit.kind, content)
 
-    def _drop(self, unit: Unit) -> None:
+    def _drop(self, unit: Unit, kind: str) -> None:
         position = self._position(unit.entries[0].place)
         live = self._units[position]
         if live is None:
@@ -87,7 +94,7 @@ class _Work:
             tokens += entry.tokens
             shortened += entry.form != ""
             handle = self._handle(entry) if self._recalling else ""
-            self._log.append(("evict", entry.place, entry.tokens, 0, handle))
+            self._log.append((kind, entry.place, entry.tokens, 0, handle))
         self.ceiling -= ceiling
         self.turns -= len(live.entries)
         self._turn_tokens -= tokens
@@ -98,20 +105,13 @@ class _Work:
             self._keep_task(live.entries[0])
 
     def _position(self, place: int) -> int:
-        """Which unit has the message at this place of the history."""
-        units, position = self._before.units, self._cursor
-        # Edits mostly come in the order of the history: the next unit is seldom far.
-        if units[position].entries[0].place > place:
-            position = 0
-        while position + 1 < len(units) and units[position + 1].entries[0].place <= place:
-            position += 1
-        self._cursor = position
-        return position
+        """Returns the position of the unit that has the message at this place of the history."""
+        return bisect_right(self._starts, place) - 1
 
     def _keep_task(self, entry: Entry) -> None:
         task = _task_text(self._before, entry.given)
         self._digest = replace(self._digest, task=task)
-        cost = self._before.measure(task_block(task))
+        cost = self._before.measure(task_block(task, facts=self._digesting))
         self._set_aside += cost
         self.ceiling += cost
 
@@ -145,7 +145,7 @@ class _Work:
         return handle
 
     def draft(self) -> Draft:
-        """The draft with the edits in it."""
+        """Returns the draft with the edits."""
         if not self._log:
             return self._before
         return self._before._replace(
@@ -165,12 +165,13 @@ class _Work:
 
 def _taken(unit: Unit, entry: Entry) -> Taken:
     message = entry.given
+    is_result = message["role"] in RESULT_ROLES
     return Taken(
-        role=message["role"],
+        role="tool" if is_result else message["role"],
         text=text_of(message.get("content")),
         order=entry.place,
         calls=tuple([(call["function"]["name"], arguments_text(call)) for call in calls_of(message)]),
-        call=call_of(unit, entry) if message["role"] == "tool" else None,
+        call=call_of(unit, entry) if is_result else None,
     )
 
 
@@ -178,8 +179,8 @@ def _taken(unit: Unit, entry: Entry) -> Taken:
 
 
 def _task_text(draft: Draft, message: Message) -> str:
-    """The first user message as it stands at the head of the digest: whole, or head and tail."""
-    text = text_of(message.get("content"))
+    """Returns the user's own words in the first user message: whole, or head and tail."""
+    _, text = split_outputs(split_recalled(text_of(message.get("content")))[1])
     counter = draft.options.counter
     cost = counter.text(text)
     if cost.ceiling <= draft.task_room:
@@ -188,7 +189,7 @@ def _task_text(draft: Draft, message: Message) -> str:
 
 
 def _with_digest(draft: Draft) -> Draft:
-    """The draft with the digest of all that was taken out in its first system message."""
+    """Returns the draft with the digest of the removed messages in its first system message."""
     digest = draft.digest
     if draft.taken:
         digest = absorb(digest, sorted(draft.taken, key=lambda taken: taken.order))
@@ -196,7 +197,7 @@ def _with_digest(draft: Draft) -> Draft:
     bare = draft.ceiling - draft.set_aside
     room = min(draft.digest_room, limit - bare)
     while True:
-        block, known = write(digest, room, draft.measure, steady=draft.steady)
+        block, known = write(digest, room, _block_cost(draft), steady=draft.steady)
         units, added = _with_block(draft.units, block, counter)
         ceiling = bare + added.ceiling
         if ceiling <= limit or not block:
@@ -211,13 +212,24 @@ def _with_digest(draft: Draft) -> Draft:
         room -= max(16, ceiling - limit)
 
 
+def _block_cost(draft: Draft) -> Callable[[str], int]:
+    """Returns the function that tells the most that a block costs.
+
+    A large block is counted where it will stand: then the count of the whole message is known as well.
+    """
+    if draft.digest_room < STEADY:
+        return draft.measure
+    units, counter = draft.units, draft.options.counter
+    return lambda block: _with_block(units, block, counter)[1].ceiling
+
+
 def _has_digest(draft: Draft) -> bool:
     first = first_system(draft.units)
     return first is not None and first.form == "digest"
 
 
 def _with_digest_as_it_was(draft: Draft, before: Draft) -> Draft:
-    """The draft with the block that it came with, there being nothing new to say; or written anew."""
+    """Returns the draft with its previous digest, as nothing was removed; rewritten if it does not fit."""
     system = sum([unit.ceiling for unit in before.units if unit.role == "system"])
     ceiling = draft.ceiling - draft.set_aside + system - draft.prompt_ceiling
     if ceiling > draft.options.limit:
@@ -226,9 +238,9 @@ def _with_digest_as_it_was(draft: Draft, before: Draft) -> Draft:
 
 
 def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[tuple[Unit, ...], Cost]:
-    """The units with `block` at the end of the first system message, and what it adds to the cost.
+    """Returns the units with `block` at the end of the first system message, and the cost that it adds.
 
-    A system message is made where there is none, and goes again when there is nothing to say in it.
+    If there is no system message, one is made; it is removed again if the block is empty.
     """
     position = next((position for position, unit in enumerate(units) if unit.role == "system"), None)
     if position is None or units[position].start < 0:
@@ -243,7 +255,9 @@ def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[
     given = unit.entries[0].given
     message = with_block(given, block)
     cost = counter.message(message)
-    form = "" if message == given else "digest"
+    form = "digest"
+    if message == given:
+        message, form = given, ""  # the caller gets back the very object
     entry = unit.entries[0]._replace(message=message, tokens=cost.tokens, ceiling=cost.ceiling, form=form)
     own = counter.message(with_block(given, ""))
     added = Cost(cost.tokens - own.tokens, cost.ceiling - own.ceiling)
@@ -251,7 +265,7 @@ def _with_block(units: tuple[Unit, ...], block: str, counter: Counter) -> tuple[
 
 
 def with_block(message: Message, block: str) -> Message:
-    """A system message with `block` in the place of the digest that it may have."""
+    """Returns a system message with `block` instead of its previous digest, if it has one."""
     own, _ = split_content(message["content"])
     if isinstance(own, str):
         return {**message, "content": "\n\n".join(filter(None, (own, block)))}

@@ -1,429 +1,263 @@
-"""The fold: a conversation read from its start, trimmed at each point where a request was over the limit.
+"""`Window`: a conversation kept within a limit, and `fit`, which reads a whole one at once.
 
-What comes out depends on the history and the options alone, so a program that keeps a `Window` and one
-that calls `fit` on the whole history each time send the same messages, and between two trims every
-request is a prefix of the next.
+A window holds one value, the state of the fold, and replaces it by the next one. The functions of `fold` and
+`revision` make the next state, and those of `request` make the request at a state.
 """
 
 from __future__ import annotations
 
-import functools
-from collections import ChainMap
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from ullage.errors import ContextOverflowError, InvalidConversation
+from ullage.call_pairs import with_interruptions
+from ullage.fitting import fold
 from ullage.fitting.budget import limit_for
-from ullage.fitting.digest import EMPTY, parse
-from ullage.fitting.draft import Draft, Options
-from ullage.fitting.policy import FitPolicy
-from ullage.fitting.result import Fitted, Record
-from ullage.fitting.shorten import is_error
-from ullage.fitting.trim import trim, with_block
-from ullage.fitting.units import Entry, Unit, first_system
-from ullage.messages import SYSTEM_ROLES, check_message, split_content, text_of
-from ullage.pairing import Waiting, follow, unanswered
-from ullage.tokens import Cost, Count, counter_for, counter_with, ready
-from ullage.tokens.calibration import NEUTRAL
-from ullage.tokens.counting import BLOCKS, is_plain
+from ullage.fitting.fold_path import FoldPath
+from ullage.fitting.options import Extras, make_options, remake_options
+from ullage.fitting.policy import FitPolicy, checked_policy
+from ullage.fitting.recall import Recall
+from ullage.fitting.request import count_request, make_request
+from ullage.fitting.result import with_originals
+from ullage.fitting.revision import renew, retract
+from ullage.fitting.state import FoldState, empty_state
+from ullage.intake import copied, listed, plural, read_message, read_tools, whole_number
+from ullage.target import target_of
+from ullage.tokens import counter_for
+from ullage.tokens.calibration import NEUTRAL, Factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from ullage.fitting.draft import Done
+    from ullage.call_pairs import Waiting
+    from ullage.fitting.options import Options
+    from ullage.fitting.result import Fitted, M
     from ullage.messages import Message, Tool
-    from ullage.tokens import Counter, Tokenizer
-    from ullage.tokens.calibration import Factor
+    from ullage.target import ModelLike, Target
+    from ullage.tokens import Cost, Count, Tokenizer
 
 
 class Window:
-    """A conversation kept within a limit; a turn costs what is new in it."""
+    """A conversation kept within a limit. Each turn only pays for its new messages."""
 
     def __init__(
         self,
         *,
-        model: str = "gpt-4o",
+        model: ModelLike = None,
         limit: int | None = None,
         reserve: int | None = None,
-        tools: Sequence[Tool] | None = None,
+        tools: Iterable[Any] | None = None,
         policy: FitPolicy | None = None,
         tokenizer: Tokenizer | None = None,
         factor: Factor = NEUTRAL,
     ) -> None:
-        self.model = model
-        self.limit = limit_for(model, limit, reserve)
-        self.tools = tools
-        self.policy = policy or FitPolicy()
-        self.tokenizer = tokenizer
-        self.factor = factor
-        self._history: list[Message] = []
-        self._pins = set(self.policy.pins)
-        self._priorities = dict(self.policy.priorities)
-        self._start()
+        target = target_of(model)
+        options = make_options(
+            target,
+            limit_for(target, limit, reserve),
+            extras=Extras(read_tools(tools)),
+            policy=checked_policy(policy),
+            tokenizer=tokenizer,
+            factor=factor,
+        )
+        self.state = empty_state(options)
 
-    def _start(self) -> None:
-        """The state of the fold before the first message."""
-        if self.tokenizer is None:
-            ready(self.model)
-            counter = counter_for(self.model)
-        else:
-            counter = counter_with(self.model, self.tokenizer)
-        once = functools.cache(functools.partial(_once, counter, self.tools))
-        most = max(once(end).ceiling for end in (False, "", "a"))
-        self._once = once
-        # The fold counts in our own tokens; what the model's own are is known to the factor alone.
-        self._options = Options(counter, self.policy, self.factor.limit(self.limit), most)
-        self._empty_output = counter.message({"role": "tool", "content": ""}).tokens
-        self._units: list[Unit] = []
-        self._waiting: Waiting = ()
-        self._given_tokens = 0
-        self._ceiling = 0
-        self._prompt = Cost(0, 0)
-        self._given_end: SystemEnd = False
-        self._end: SystemEnd = False
-        self._turns = self._turn_tokens = self._summary_tokens = self._shortened = self._dropped = 0
-        self._exchange = self._steps = 0
-        self._last = -1
-        self._task: int | None = None
-        self._digest = EMPTY
-        self._handles: dict[str, bytes] = {}
-        self._log: list[Done] = []
-        self._trimmed: Draft | None = None
+    def __repr__(self) -> str:
+        model = self.target.model or "an unknown model"
+        return f"<Window of {model}: {plural(len(self), 'message')}, limit {self.limit}>"
 
     def __len__(self) -> int:
-        """How many messages were appended."""
-        return len(self._history)
+        """The number of messages that were appended."""
+        return len(self.state.history)
+
+    @property
+    def state(self) -> FoldState:
+        """The state of the fold, a frozen value. A window continues from a state that is assigned to it."""
+        return self._path.state
+
+    @state.setter
+    def state(self, state: FoldState) -> None:
+        self._revise(state)
+        self._recall = Recall()
+
+    def _revise(self, state: FoldState) -> None:
+        """Goes on from a state that was not reached by one more message."""
+        self._path = FoldPath(state)
+        self._given: Sequence[Any] | None = None
+
+    @property
+    def target(self) -> Target:
+        """The model whose rules count, and the destination of its requests."""
+        return self.state.options.target
+
+    @property
+    def model(self) -> str | None:
+        """The model that counts; another model needs another window."""
+        return self.target.model
+
+    @property
+    def limit(self) -> int:
+        """The most input tokens."""
+        return self.state.options.given_limit
+
+    @property
+    def tools(self) -> Sequence[Tool] | None:
+        """Copies of the tools that are sent with each request."""
+        tools = self.state.options.extras.tools
+        return None if tools is None else tuple(map(copied, tools))
+
+    @property
+    def policy(self) -> FitPolicy:
+        """The rules of a trim."""
+        return self.state.options.policy
 
     @property
     def waiting(self) -> Waiting:
         """The calls that have no result yet."""
-        return self._waiting
+        return self.state.waiting
 
-    def check(self, message: Message) -> tuple[Waiting, Cost]:
-        """Raises InvalidConversation where `append` would, and changes nothing.
-
-        Tells the calls that wait for a result after the message, and what it costs.
-        """
-        index = len(self._history)
-        check_message(message, index)
-        waiting = follow(self._waiting, message, index)
-        parallel = message["role"] == "tool" and self._units[-1].parallel
-        return waiting, self._options.counter.message(message, parallel=parallel)
-
-    def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
-        """Adds a message; an assistant's answers the request that stood here, so its trim is now final."""
-        index = len(self._history)
-        waiting, cost = self.check(message)
-        if pin:
-            self._pins.add(index)
-        if priority:
-            self._priorities[index] = priority
-        self._add(index, message, cost)
-        self._history.append(message)
-        self._waiting = waiting
-
-    def fitted(self) -> Fitted:
-        """What to send now; raises ContextOverflowError where what must be sent does not fit."""
-        if self._waiting:
-            raise unanswered(self._waiting)
-        if not self._over():
-            return self._result(self._draft())
-        draft = self._trim()
-        if draft.ceiling > self._options.limit:
-            count = self.factor.count(self._count(draft))
-            raise ContextOverflowError(count.ceiling, self.limit, count.breakdown)
-        return self._result(draft)
-
-    def count(self) -> Count:
-        """What stands here, before the trim that it may need; calls may still wait for their results."""
-        return self.factor.count(self._count(self._draft()))
+    @property
+    def trims(self) -> int:
+        """The number of trims that are final."""
+        return self.state.trims.number
 
     @property
     def utilization(self) -> float:
-        """How far the limit is used, or `max_turns` where that is nearer."""
-        tokens = (self._ceiling + self._once(self._end).ceiling) / max(1, self._options.limit)
-        most = self.policy.max_turns
-        return tokens if most is None else max(tokens, self._turns / most)
+        """The used share of the limit, or of `max_turns` if that is larger."""
+        state, most = self.state, self.policy.max_turns
+        tokens = state.ceiling / max(1, state.options.limit)
+        return tokens if most is None else max(tokens, state.totals.turns / most)
 
-    def forecast(self) -> tuple[int, ...]:
-        """The places of the messages that the next trim will likely evict, if the conversation goes on."""
-        draft, most = self._draft(), self.policy.max_turns
-        if most is not None and self._turns / most * draft.options.limit > draft.ceiling:
-            draft = draft._replace(turns=max(draft.turns, most + 1))
-        else:  # as if what is still to come stood there already
-            draft = draft._replace(ceiling=max(draft.ceiling, draft.options.limit + 1))
-        return tuple([place for kind, place, *_ in trim(draft).log if kind == "evict"])
+    def check(self, message: Message) -> tuple[Waiting, Cost]:
+        """Returns the calls without a result after this message, and its cost; changes nothing.
+
+        Raises InvalidConversation if `append` would.
+        """
+        return fold.price(self.state, read_message(message, len(self)))
+
+    def append(self, message: Message, *, pin: bool = False, priority: int = 0) -> None:
+        """Adds a message. An assistant message answers the last request, so its trim becomes final.
+
+        The window keeps a copy: a message that its owner changes later is sent as it was counted.
+        """
+        self._path.add(copied(read_message(message, len(self))), pin=pin, priority=priority)
+        self._given = None
+
+    def sync(self, messages: Iterable[Any], tools: Iterable[Any] | None = None) -> None:
+        """Reads a whole history, as a host without a window of its own has it. Only what is new costs work.
+
+        A history that changed is read again from the first message that is different. Other `tools` read it
+        again from its start; None leaves the tools as they are. `fitted` then returns the very objects that
+        were given here for all messages that it did not change.
+        """
+        given = listed(messages)
+        if tools is not None:
+            self._take_tools(read_tools(tools))
+        shared = self._shared_with(given)
+        if shared < len(self):
+            self._path.back_to(shared)
+            self._recall = Recall()
+        for index in range(shared, len(given)):
+            self._path.add(copied(read_message(given[index], index)))
+        self._given = given
+
+    def _shared_with(self, given: Sequence[Any]) -> int:
+        """The number of messages at the beginning that are as they were."""
+        for index, (message, new) in enumerate(zip(self.state.history, given, strict=False)):
+            # Objects of an SDK are equal to nothing but themselves, and their content may have changed.
+            if message != new and message != read_message(new, index):
+                return index
+        return min(len(self), len(given))
+
+    def _take_tools(self, tools: Sequence[Tool] | None) -> None:
+        options = self.state.options
+        if tools != options.extras.tools:
+            self._read_again(remake_options(options, extras=options.extras._replace(tools=tools)))
 
     def retract(self) -> None:
-        """Takes back the last message, a user's: no request has been answered since."""
-        if not self._history or self._history[-1]["role"] != "user":
-            raise InvalidConversation("only a user's message can be taken back, as the last one")
-        index = len(self._history) - 1
-        del self._history[index]
-        entry = self._units.pop().entries[0]
-        self._given_tokens -= entry.tokens
-        self._ceiling -= entry.ceiling
-        self._turns -= 1
-        self._turn_tokens -= entry.tokens
-        self._exchange -= 1
-        self._pins.discard(index)
-        self._priorities.pop(index, None)
-        self._task = None if self._task == index else self._task
-        spoken = (place for place in range(index - 1, -1, -1) if _starts_unit(self._history[place]))
-        self._last = next(spoken, -1)
-        self._trimmed = None
+        """Removes the last message, which must be an unanswered user message."""
+        self._revise(retract(self.state))
 
     def renew(self, message: Message) -> None:
         """Puts `message` in the place of the first one, a system message: from here on, and not before."""
-        check_message(message, 0)
-        position = next((n for n, unit in enumerate(self._units) if unit.start == 0), None)
-        if position is None or not {self._history[0]["role"], message["role"]} <= SYSTEM_ROLES:
-            raise InvalidConversation("only a system message can be renewed, by another", index=0)
-        counter, entry = self._options.counter, self._units[position].entries[0]
-        _, block = split_content(entry.message["content"])
-        shown = with_block(message, block)
-        before, own, cost = (
-            counter.message(with_block(entry.given, "")),
-            counter.message(message),
-            counter.message(shown),
-        )
-        self._history[0] = message
-        entry = entry._replace(message=shown, tokens=cost.tokens, ceiling=cost.ceiling, given=message)
-        self._given_tokens += own.tokens - before.tokens
-        self._ceiling += cost.ceiling - self._units[position].ceiling
-        self._units[position] = self._units[position]._replace(entries=(entry,))
-        self._prompt = Cost(
-            self._prompt.tokens + own.tokens - before.tokens,
-            self._prompt.ceiling + own.ceiling - before.ceiling,
-        )
-        self._summary_tokens = cost.tokens - own.tokens
-        self._given_end = text_of(message["content"])[-1:]
-        self._end = text_of(shown["content"])[-1:]
-        self._trimmed = None
+        self._revise(renew(self.state, copied(read_message(message, 0))))
 
     def compact(self, share: float) -> None:
         """Trims here and now, down to this share of the room, whether it is needed or not."""
-        if self._waiting:
-            raise unanswered(self._waiting)
-        draft = self._draft()
-        options = replace(draft.options, policy=replace(self.policy, low_water=share))
-        self._commit(trim(draft._replace(options=options))._replace(options=self._options))
-        self._trimmed = None
+        self._revise(fold.compact(self.state, share))
+
+    def fitted(self) -> Fitted[Any]:
+        """The request to send now; raises ContextOverflowError if its mandatory part does not fit."""
+        state = self.state
+        trimmed = None if state.waiting else self._path.trimmed()
+        fitted = make_request(state, self._recall, trimmed)
+        return fitted if self._given is None else with_originals(fitted, self._given)
+
+    def count(self) -> Count:
+        """The cost of what stands here, before the trim that it may need; calls may still wait."""
+        return count_request(self.state)
+
+    def forecast(self) -> tuple[int, ...]:
+        """The places of the messages that the next trim will likely evict, if the conversation goes on."""
+        return fold.forecast(self.state)
+
+    def recount(self) -> None:
+        """Prices the trim that happens here again, after its tokenizer has learned the texts that it made."""
+        trimmed = self._path.trimmed()
+        if trimmed.is_trimmed:
+            options = self.state.options
+            self._path.reprice(fold.reprice(trimmed, counter_for(options.target, options.tokenizer)))
 
     def refold(
         self,
         *,
-        model: str | None = None,
+        model: ModelLike = None,
         limit: int | None = None,
         policy: FitPolicy | None = None,
         factor: Factor | None = None,
     ) -> None:
         """Reads the whole history again, for another model, limit, policy or factor."""
-        self.model = model or self.model
-        self.limit = limit or self.limit
-        self.policy = policy or self.policy
-        self.factor = factor or self.factor
-        self._pins |= self.policy.pins
-        self._priorities |= self.policy.priorities
-        self._start()
-        history, self._history = self._history, []
-        for message in history:
-            self.append(message)
+        target = None if model is None else target_of(model)
+        options = self.state.options
+        self._read_again(remake_options(options, target=target, limit=limit, policy=policy, factor=factor))
+
+    def _read_again(self, options: Options) -> None:
+        state = self.state
+        self.state = fold.read(options, state.history, {mark.place: mark for mark in state.marks})
 
     def pin(self, index: int) -> None:
         """Keeps the message at `index` of the history from now on; the history is read again."""
-        self._pins.add(index)
-        self.refold()
-
-    # The fold ---------------------------------------------------------------------------------------
-
-    def _add(self, index: int, message: Message, cost: Cost) -> None:
-        role = message["role"]
-        if role == "assistant" and self._over():
-            self._commit(self._trim())
-        self._trimmed = None
-        units = self._units
-        self._given_tokens += cost.tokens
-        self._ceiling += cost.ceiling
-        if role in SYSTEM_ROLES:
-            self._add_system(Entry(index, message, *cost, message))
-            return
-        self._turns += 1
-        self._turn_tokens += cost.tokens
-        pinned = index in self._pins
-        priority = self._priorities.get(index, 0)
-        if role == "tool":
-            _, entries, exchange, step, pinned_before, priority_before, loose = units[-1]
-            entry = self._output(index, message, cost)
-            units[-1] = Unit(
-                "step",
-                (*entries, entry),
-                exchange,
-                step,
-                pinned_before or pinned,
-                max(priority_before, priority),
-                max(loose, entry.size),
-            )
-            return
-        self._last = index
-        number = 0
-        if role == "user":
-            self._exchange += 1
-            if self._exchange == 1 and self.policy.keep_first_user and self._digest.task is None:
-                self._task = index
-        elif message.get("tool_calls"):
-            role = "step"
-            self._steps = number = self._steps + 1
-        entry = Entry(index, message, *cost, message)
-        units.append(Unit(role, (entry,), self._exchange, number, pinned, priority))
-
-    def _output(self, index: int, message: Message, cost: Cost) -> Entry:
-        policy = self.policy
-        size = max(0, cost.tokens - self._empty_output)
-        error = (
-            size >= policy.small_output_threshold
-            and policy.preserve_errors
-            and is_error(text_of(message["content"]), policy.error_marks)
-        )
-        return Entry(index, message, *cost, message, size, error)
-
-    def _add_system(self, entry: Entry) -> None:
-        """System messages stay; the first may bring the digest of an earlier fit."""
-        own = Cost(entry.tokens, entry.ceiling)
-        if self._given_end is False:
-            content = entry.given["content"]
-            self._given_end = self._end = text_of(content)[-1:]
-            _, block = split_content(content)
-            if block and self._digest is EMPTY:
-                self._digest = parse(block)
-                own = self._options.counter.message(with_block(entry.given, ""))
-                self._summary_tokens = entry.tokens - own.tokens
-        self._prompt = Cost(self._prompt.tokens + own.tokens, self._prompt.ceiling + own.ceiling)
-        self._units.append(Unit("system", (entry,), self._exchange, 0, pinned=False, priority=0))
-
-    def _over(self) -> bool:
-        most = self.policy.max_turns
-        once = self._once(self._end).ceiling
-        return self._ceiling + once > self._options.limit or (most is not None and self._turns > most)
-
-    def _trim(self) -> Draft:
-        """The trim that happens here; worked out once, however often it is asked for."""
-        if self._trimmed is None:
-            self._trimmed = trim(self._draft())
-        return self._trimmed
-
-    def _draft(self) -> Draft:
-        return Draft(
-            options=self._options,
-            units=tuple(self._units),
-            digest=self._digest,
-            prompt_ceiling=self._prompt.ceiling,
-            ceiling=self._ceiling + self._options.once,
-            task=self._task,
-            turns=self._turns,
-            turn_tokens=self._turn_tokens,
-            summary_tokens=self._summary_tokens,
-            shortened=self._shortened,
-            exchange=self._exchange,
-            last=self._last,
-            steps=self._steps,
-            handles=ChainMap(self._handles),
-        )
-
-    def _commit(self, draft: Draft) -> None:
-        self._units = list(draft.units)
-        self._ceiling = draft.ceiling - self._options.once
-        self._end = _system_end(draft.units)
-        self._turns = draft.turns
-        self._turn_tokens = draft.turn_tokens
-        self._summary_tokens = draft.summary_tokens
-        self._shortened = draft.shortened
-        self._task = draft.task
-        self._digest = draft.digest
-        for added in draft.handles.maps[:-1]:
-            self._handles.update(added)
-        self._log += draft.log
-        self._dropped += _dropped(draft)
-
-    # The result -------------------------------------------------------------------------------------
-
-    def _result(self, draft: Draft) -> Fitted:
-        raw = self._count(draft)
-        before = self._given_tokens + self._once(self._given_end).tokens
-        count = self.factor.count(raw)
-        return Fitted(
-            messages=[entry.message for unit in draft.units for entry in unit.entries],
-            count=count,
-            limit=self.limit,
-            changed=bool(self._log or draft.log) or _rewritten(draft.units),
-            dropped=self._dropped + _dropped(draft),
-            truncated=draft.shortened,
-            tokens_before=self.factor.tokens(before),
-            tokens_after=count.tokens,
-            estimate=Cost(raw.tokens, raw.ceiling),
-            record=Record(self._history, self._log, len(self._log), draft.log),
-        )
-
-    def _count(self, draft: Draft) -> Count:
-        """What the draft costs, by block."""
-        counter, end = self._options.counter, _system_end(draft.units)
-        once, framing = self._once(end), counter.request(system=end).tokens
-        blocks = dict.fromkeys(BLOCKS, 0)
-        blocks["system"] = self._prompt.tokens
-        blocks["tools"] = once.tokens - framing
-        blocks["summary"] = draft.summary_tokens
-        blocks["turns"] = draft.turn_tokens + framing
-        exact = counter.exact and not self.tools and all(_plain(unit) for unit in draft.units)
-        ceiling = draft.ceiling - self._options.once + once.ceiling
-        return Count(sum(blocks.values()), ceiling, exact, blocks)
-
-
-SystemEnd: TypeAlias = str | Literal[False]
-"""How the first system message ends, False where there is none: for some models the tools that follow
-it cost a token more or less by that."""
-
-
-def _system_end(units: Sequence[Unit]) -> SystemEnd:
-    first = first_system(units)
-    return False if first is None else text_of(first.message["content"])[-1:]
-
-
-def _rewritten(units: Sequence[Unit]) -> bool:
-    """Whether the first system message is not as it was given, or was not given at all."""
-    first = first_system(units)
-    return first is not None and first.form != ""
-
-
-def _once(counter: Counter, tools: Sequence[Tool] | None, end: SystemEnd) -> Cost:
-    return counter.request(tools, system=end)
-
-
-def _plain(unit: Unit) -> bool:
-    return unit.step == 0 and is_plain(unit.entries[0].message)
-
-
-def _starts_unit(message: Message) -> bool:
-    return message["role"] in {"user", "assistant"}
-
-
-def _dropped(draft: Draft) -> int:
-    return sum(1 for kind, *_ in draft.log if kind == "evict")
+        pins = self.policy.pins | {whole_number(index, "index")}
+        self.refold(policy=replace(self.policy, pins=pins))
 
 
 def fit(  # noqa: PLR0917 - callers hand on a request's own three, in the order of a request
-    messages: Sequence[Message],
-    model: str = "gpt-4o",
-    tools: Sequence[Tool] | None = None,
+    messages: Iterable[M],
+    model: ModelLike = None,
+    tools: Iterable[Any] | None = None,
     limit: int | None = None,
     reserve: int | None = None,
     policy: FitPolicy | None = None,
-) -> Fitted:
-    """Messages that fit in `limit` input tokens: the same object where they do already."""
-    window = Window(model=model, limit=limit, reserve=reserve, tools=tools, policy=policy)
-    for message in messages:
-        window.append(message)
-    fitted = window.fitted()
-    return fitted if fitted.changed else replace(fitted, messages=messages)
+    *,
+    repair: bool = False,
+) -> Fitted[M]:
+    """Returns messages that fit in `limit` input tokens, less `reserve` if both are given.
+
+    A message is a dict, any other Mapping, or an SDK's object with `model_dump`. An unchanged message is
+    returned as the object that was given. So is the list, if no message changed. With `repair`, a call
+    without a result gets the result `[interrupted]` instead of an error.
+    """
+    state = Window(model=model, limit=limit, reserve=reserve, tools=tools, policy=policy).state
+    given, origins = listed(messages), None
+    if repair:
+        given, origins = with_interruptions(given)
+    for index, each in enumerate(given):
+        # No copy: nobody can change the message before this returns.
+        state = fold.append(state, read_message(each, index))
+    fitted = with_originals(make_request(state, Recall()), given)
+    if origins is None:
+        return fitted
+    sources = [None if source is None else origins[source] for source in fitted.sources]
+    return replace(fitted, sources=sources, changed=fitted.changed or None in origins)
 
 
 enforce_context_limit = fit

@@ -1,4 +1,4 @@
-"""What the folders of a project have, each read once, no more of them than is allowed."""
+"""Reads the folders of a project: each folder once, and no more entries than the options allow."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from ullage.project.ignored import Rules
 
 ALWAYS_LEFT_OUT = frozenset({".git", ".hg", ".svn", ".jj", ".bzr", ".sl", "_darcs", "CVS"})
-"""What version control keeps for itself, as a folder or as a file that points to one."""
+"""Names of the folders and files in which version control systems keep their own data."""
 
 SMALLEST = 200
-"""The least `max_chars` in which the first and the last line always have room."""
+"""Smallest `max_chars`, in characters: the first and the last line always fit into it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions:
-    """How much of a project is looked at, and how much of that is told."""
+    """Limits on the entries that are read and on the entries that are shown."""
 
     depth: int = 3
-    """How many levels are shown; 0 is the first line alone."""
+    """Number of levels that are shown; with 0 only the first line."""
     max_chars: int = 2_000
-    """The longest text: 500 to 800 tokens of o200k."""
+    """Longest text, in characters; 2,000 characters are 500 to 800 tokens of o200k."""
     max_entries: int = 200
-    """The most files and folders that are named."""
+    """Maximum number of files and folders that are shown."""
     max_in_folder: int = 40
-    """The most that are named of one folder."""
+    """Maximum number of entries of one folder that are shown."""
     max_read: int = 20_000
-    """The most directory entries that are looked at, a tenth of them in any one folder."""
+    """Maximum number of directory entries that are read; one folder may use a tenth of them."""
     ignore: tuple[str, ...] = ("__pycache__/", "node_modules/", ".venv/", ".DS_Store")
-    """Patterns as in a `.gitignore`, weaker than the project's own."""
+    """Patterns as in a `.gitignore`; the project's own patterns override them."""
 
     def __post_init__(self) -> None:
         least = {"depth": 0, "max_chars": SMALLEST, "max_entries": 1, "max_in_folder": 1, "max_read": 10}
@@ -47,7 +47,7 @@ class TreeOptions:
             value = getattr(self, name)
             if value < smallest:
                 raise ConfigurationError(
-                    f"{name} is {value}: give {smallest} or more, or turn the tree off with :tree off"
+                    f"{name} is {value}: set it to {smallest} or more, or turn the tree off with :tree off"
                 )
 
 
@@ -56,41 +56,43 @@ class Folder(NamedTuple):
 
     path: Path
     inside: str
-    """Its path from where the patterns begin, with a slash at its end; empty for that place itself."""
+    """Its path relative to the repository's root, with a final slash; empty for the root itself."""
     rules: tuple[Rules, ...]
-    """Those of the folders above it, the nearest last."""
+    """Ignore rules of the folders above it, the nearest folder last."""
 
 
-class Entry(NamedTuple):
-    """What a folder has."""
+class FolderEntry(NamedTuple):
+    """One file, folder or link in a folder."""
 
     name: str
     label: str
-    """How the tree names it."""
+    """Its name in the tree, escaped and with a slash or the link's target."""
     folder: Folder | None
+    """The folder to read; None for a file or a link."""
 
 
 class Listing(NamedTuple):
-    """What a folder has, without what is ignored; folders first, both by code point."""
+    """The entries of a folder that are not ignored; folders first, both sorted by code point."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FolderEntry, ...]
     all_ignored: bool = False
+    """True if the folder has entries and all of them are ignored."""
     complete: bool = True
-    """False where it has more entries than are looked at."""
+    """False if the folder has more entries than were read."""
     readable: bool = True
 
 
 def top_folder(root: str | os.PathLike[str], options: TreeOptions) -> Folder:
-    """The project's own folder with the patterns of the repository above it."""
+    """Returns the project's folder, with the ignore patterns of the repository that contains it."""
     try:
         path = Path(root).resolve()
         is_folder = path.is_dir()
-    except (OSError, ValueError, RuntimeError):  # a name that cannot be, or links that go round
+    except (OSError, ValueError, RuntimeError):  # an invalid name, or links that form a circle
         is_folder = False
     if not is_folder:
         raise ConfigurationError(
-            f"the project folder {os.fspath(root)!r} is not a folder that can be found: "
-            "start in the project's own folder, or turn the tree off with :tree off"
+            f"the project folder {os.fspath(root)!r} cannot be found or is not a folder: "
+            "start ullage in the project's folder, or turn the tree off with :tree off"
         )
     home = next((folder for folder in (path, *path.parents) if _is_repository(folder)), path)
     rules = _first_rules(home, 0, options)
@@ -101,7 +103,7 @@ def top_folder(root: str | os.PathLike[str], options: TreeOptions) -> Folder:
     return Folder(path, inside, rules)
 
 
-class Reader:
+class FolderReader:
     """Reads each folder once, and no more entries than the options allow."""
 
     def __init__(self, options: TreeOptions) -> None:
@@ -111,7 +113,7 @@ class Reader:
         self._known: dict[Path, Listing] = {}
 
     def read(self, folder: Folder) -> Listing | None:
-        """What the folder has; None where the most entries have been looked at already."""
+        """Returns the entries of a folder; None if `max_read` is used up."""
         known = self._known.get(folder.path)
         if known is not None:
             return known
@@ -132,10 +134,10 @@ class Reader:
         self._known[folder.path] = listing
         return listing
 
-    def _entries(self, folder: Folder, found: Iterable[os.DirEntry[str]]) -> Iterator[Entry]:
+    def _entries(self, folder: Folder, found: Iterable[os.DirEntry[str]]) -> Iterator[FolderEntry]:
         path, inside, rules = folder
         if inside and _is_repository(path):
-            # A repository inside another knows its own patterns only.
+            # In a repository inside another one, only its own patterns apply.
             rules = _first_rules(path, len(inside), self.options)
         rules += rules_of(lines_of(path / ".gitignore"), len(inside))
         for entry in found:
@@ -147,9 +149,9 @@ class Reader:
             label = show(entry.name)
             if is_folder:
                 below = Folder(path / entry.name, f"{inside}{entry.name}/", rules)
-                yield Entry(entry.name, label + "/", below)
+                yield FolderEntry(entry.name, label + "/", below)
             else:
-                yield Entry(entry.name, label + _target(entry), None)
+                yield FolderEntry(entry.name, label + _target(entry), None)
 
 
 def _is_repository(folder: Path) -> bool:
@@ -157,12 +159,12 @@ def _is_repository(folder: Path) -> bool:
 
 
 def _first_rules(repository: Path, start: int, options: TreeOptions) -> tuple[Rules, ...]:
-    """The weakest patterns of all, and those of the repository that are not in its tree."""
+    """Returns the weakest patterns: the configured ones, then those of `.git/info/exclude`."""
     own = lines_of(repository / ".git" / "info" / "exclude")
     return (*rules_of(options.ignore, start), *rules_of(own, start))
 
 
-def _order(entry: Entry) -> tuple[bool, str]:
+def _order(entry: FolderEntry) -> tuple[bool, str]:
     return entry.folder is None, entry.name
 
 
@@ -174,7 +176,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _target(entry: os.DirEntry[str]) -> str:
-    """Where a link goes, said from where it stands; an absolute path is the machine's own affair."""
+    """Returns the relative target of a link; an absolute path is private to the machine and not shown."""
     try:
         if not entry.is_symlink():
             return ""

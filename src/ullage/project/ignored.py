@@ -1,8 +1,8 @@
-"""What git ignores, by pathspec's reading of the patterns.
+"""Decides whether git ignores a path, with the patterns as pathspec reads them.
 
-pathspec turns each line into a regular expression for a path and all that lies below it. Here a path is
-asked for on its own, from the top of the tree downwards, as git does: a pattern that takes a folder back
-says nothing about the files in it. Unlike in git a question mark stands for a character, not for a byte.
+pathspec converts each line to a regular expression that matches a path and everything below it. This module
+tests each path alone, from the top of the tree downwards, as git does: a pattern that re-includes a folder
+does not re-include the files in it. Unlike in git, a question mark matches a character, not a byte.
 """
 
 from __future__ import annotations
@@ -12,38 +12,40 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.extras import require
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 PATTERN_BYTES = 1 << 18
-"""How much of one file of patterns is read."""
+"""Maximum number of bytes of a pattern file that are read."""
 
 PATTERN_LINES = 2_000
-"""How many of its lines are."""
+"""Maximum number of lines of a pattern file that are read."""
 
 
 class Pattern(NamedTuple):
-    """One line."""
+    """One line of a pattern file."""
 
     regex: re.Pattern[str]
     ignored: bool
-    """False for a line that takes back."""
+    """False for a line with `!`, which re-includes a path."""
 
 
 class Rules(NamedTuple):
-    """The patterns of one file; they see paths from the folder of that file."""
+    """The patterns of one file; they match paths relative to the folder of that file."""
 
     start: int
-    """How much of a path lies above that folder."""
+    """Number of characters of a path that lie above that folder."""
     patterns: tuple[Pattern, ...]
-    """The last that matches decides, so the last comes first."""
+    """In reverse order of the lines, because the last line that matches decides."""
 
 
 def is_ignored(path: str, rules: Sequence[Rules], *, folder: bool) -> bool:
-    """Whether the nearest file of patterns that has a word on this entry ignores it.
+    """Returns True if an entry is ignored: the nearest pattern file that matches it decides.
 
-    The folders above it are not asked about: the walk has not gone into one that is ignored.
+    The folders above the entry are not tested, because ignored folders are never entered.
     """
     for start, patterns in reversed(rules):
         seen = path[start:]
@@ -54,7 +56,7 @@ def is_ignored(path: str, rules: Sequence[Rules], *, folder: bool) -> bool:
 
 
 def _matches(regex: re.Pattern[str], path: str) -> bool:
-    # A group of the expression marks the slash after a match that is a folder above the path.
+    # A named group of the expression matches the slash if the match is only a folder above the path.
     found = regex.search(path)
     return found is not None and found.lastgroup is None
 
@@ -64,12 +66,13 @@ def _matches_folder(regex: re.Pattern[str], path: str) -> bool:
 
 
 def rules_of(lines: Iterable[str], start: int) -> tuple[Rules, ...]:
-    """The rules that lines make, none where they make none."""
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - only where it is used
+    """Returns the rules of the lines; an empty tuple if no line is a pattern."""
+    require("shell", "pathspec")
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - loaded only for a project tree
 
     patterns: list[Pattern] = []
     for line in lines:
-        # A pattern that cannot be read matches nothing, as in git.
+        # An invalid pattern matches nothing, as in git.
         with suppress(ValueError, re.error):
             text, ignored = GitIgnoreSpecPattern.pattern_to_regex(_plain_classes(line))
             if text is not None and ignored is not None:
@@ -78,7 +81,7 @@ def rules_of(lines: Iterable[str], start: int) -> tuple[Rules, ...]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file of patterns; none where there is no plain file of that name."""
+    """Returns the lines of a pattern file; an empty list if it is missing or not a regular file."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return []
@@ -103,7 +106,7 @@ _CLASSES = {
 
 
 def _plain_classes(line: str) -> str:
-    """The line with the named classes of POSIX spelled out; pathspec does not know them."""
+    """Replaces POSIX class names by their characters, because pathspec does not know the names."""
     if "[:" in line:
         for name, members in _CLASSES.items():
             line = line.replace(name, members)
@@ -117,11 +120,11 @@ _STAR_THEN = re.compile(rf"\[\^/\]\*({_ATOM}+)(?=\[\^/\]\*)")
 
 
 def _safe(text: str) -> str:
-    """The same expression without its traps.
+    """Returns an equivalent expression that runs in bounded time and matches as git does.
 
-    A text between two stars is looked for once, at its first place: a hostile pattern with many stars would
-    otherwise take time beyond all bounds on a long name. A set never matches a slash, and what Python's
-    expressions would read into one is escaped. A name may end in a newline, which `$` would pass over.
+    A text between two stars is searched once, at its first position: otherwise a hostile pattern with many
+    stars would need exponential time on a long name. A set never matches a slash, and characters that are
+    special only in Python's sets are escaped. `\\Z` replaces `$`, which ignores a final newline of a name.
     """
     text = _SET.sub(_plain_set, text)
     text = _STAR_THEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", text))

@@ -1,24 +1,29 @@
-"""A file's name as it may stand in a prompt."""
+"""Makes file names safe to show in a prompt."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from ullage.text import IN_SYSTEM, disarm
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 NAME_CHARS = 80
-"""A longer name is cut in the middle, so that no name takes the room of many."""
+"""Longest name, in characters; a longer one is cut in the middle, so that it leaves room for others."""
 
-# Like the tree's own lines and notes, or like the lines between which a prompt quotes something.
+# These names look like the tree's own lines and notes, or like a fence of the prompt.
 _MISLEADING = re.compile(r'^[ …]|[ )]$|["\\]| -> |^\[.* .*\]$')
 
 
 def show(name: str) -> str:
-    """The name on one line; quoted and escaped where it is not plainly a name."""
-    plain = name.isprintable() and not _MISLEADING.search(name)
+    """Returns the name on one line; quoted and escaped if it could be mistaken for other text."""
+    is_fence = disarm(name, IN_SYSTEM) != name
+    plain = name.isprintable() and not is_fence and not _MISLEADING.search(name)
     pieces = [*name] if plain else [_escaped(character) for character in name]
+    if is_fence:
+        pieces = ["\\x5b" if piece == "[" else piece for piece in pieces]
     if sum(map(len, pieces)) > NAME_CHARS:
         tail = _within(reversed(pieces), NAME_CHARS // 4)
         pieces = [*_within(pieces, NAME_CHARS - NAME_CHARS // 4 - 1), "…", *reversed(tail)]
@@ -29,7 +34,7 @@ def show(name: str) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    # Not printable are controls, line separators, invisible and bidirectional marks, lone surrogates.
+    # Control characters, line separators, invisible and bidirectional marks and lone surrogates are escaped.
     return character if character.isprintable() else ascii(character)[1:-1]
 
 

@@ -1,1 +1,1 @@
-"""The conversational shell: what a line of input means, what it may do, and what is shown for it."""
+"""The conversational shell: runs commands, asks the model, and shows the answers."""

@@ -1,286 +1,374 @@
-"""The meta commands: a table of names, each with its help, an example and what it does."""
+"""The meta commands of the shell: a table of names, each with its help, an example and its function."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
 from ullage import tokens
-from ullage.drawing import clean, short
+from ullage.context.search import explain_nothing, read_handle, read_query
 from ullage.errors import ConfigurationError, ContextOverflowError
-from ullage.shell import showing, trees
-from ullage.shell.desk import ROLLING
+from ullage.fitting.pieces import HANDLE_LENGTH
+from ullage.patience import patiently
+from ullage.session.allowances import TOOL, forget_allowance, list_allowances
+from ullage.session.preferences import ROLLING_CONTEXT
+from ullage.shell import goal, views
+from ullage.shell.project_tree import leave_out_tree, send_tree
+from ullage.text import show_hidden
+from ullage.window_chart import clean, draw_hit, short
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from ullage.shell.loop import Shell
+    from ullage.shell.workplace import Workplace
 
 
-class Command(NamedTuple):
-    """One meta command."""
+PROBE = "hello world"
+"""A text that the model's server counts to show that it can; used if the user gives no text."""
+
+RECALLED = 5
+"""The most texts that a search with `:recall` shows."""
+
+
+class MetaCommand(NamedTuple):
+    """One meta command: its arguments, its help text, an example and the function that runs it."""
 
     usage: str
     help: str
     example: str
-    run: Callable[[Shell, str], Awaitable[None]]
+    run: Callable[[Workplace, str], Awaitable[None]]
 
 
-async def _help(shell: Shell, rest: str) -> None:
+async def _help(workplace: Workplace, rest: str) -> None:
     wanted = rest.lstrip(":/")
     if wanted:
         command_named(wanted)
     for name, command in COMMANDS.items():
         if wanted in {"", name}:
-            shell.screen.say(Text(f":{name} {command.usage}".strip()))
-            shell.screen.dim(f"    {command.help}; {command.example}")
+            workplace.screen.say(Text(f":{name} {command.usage}".strip()))
+            workplace.screen.dim(f"    {command.help}. Example: {command.example}")
 
 
-async def _model(shell: Shell, rest: str) -> None:
+async def _model(workplace: Workplace, rest: str) -> None:
     if rest:
-        await shell.desk.use_model(rest)
-    bounds = shell.desk.context.bounds
-    shell.screen.say(
-        Text(f"{clean(shell.desk.model.name)} ({clean(bounds.model)}), {bounds.limit:,} input tokens")
-    )
+        await workplace.chat.use_model(rest)
+    bounds = workplace.chat.context.bounds
+    name, model = clean(workplace.chat.model.name), clean(bounds.target.model or "?")
+    workplace.screen.say(Text(f"{name} ({model}), {bounds.limit:,} input tokens"))
 
 
-async def _models(shell: Shell, _: str) -> None:
-    shell.screen.say(showing.models(shell.desk))
+async def _models(workplace: Workplace, _: str) -> None:
+    workplace.screen.say(views.models(workplace.chat))
 
 
-async def _cost(shell: Shell, rest: str) -> None:
+async def _cost(workplace: Workplace, rest: str) -> None:
     if rest not in {"", "detail", "reset"}:
-        raise ConfigurationError(":cost, :cost detail or :cost reset")
+        raise ConfigurationError("Use :cost, :cost detail or :cost reset")
     if rest == "reset":
-        shell.desk.context.reset_usage()
-    shell.screen.say(showing.cost(shell.desk, detailed=rest == "detail"))
+        workplace.chat.context.reset_usage()
+    if rest == "detail":
+        await workplace.chat.count_ahead()
+    workplace.screen.say(views.cost(workplace.chat, detailed=rest == "detail"))
 
 
-async def _context(shell: Shell, _: str) -> None:
-    shell.screen.say(showing.window(shell.desk, shell.screen))
+async def _context(workplace: Workplace, _: str) -> None:
+    await workplace.chat.count_ahead()
+    workplace.screen.say(views.window(workplace.chat, workplace.screen))
 
 
-async def _history(shell: Shell, _: str) -> None:
-    with suppress(ContextOverflowError):  # what cannot be sent can still be looked at
-        await shell.desk.context.ready()
-    shell.screen.say(showing.history(shell.desk, shell.screen.width))
+async def _history(workplace: Workplace, _: str) -> None:
+    with suppress(ContextOverflowError):  # a conversation that cannot be sent can still be shown
+        await workplace.chat.context.prepare()
+    workplace.screen.say(await patiently(partial(views.history, workplace.chat, workplace.screen.width)))
 
 
-async def _reset(shell: Shell, _: str) -> None:
-    shell.desk.context.reset()
-    shell.screen.dim("the conversation begins anew; memory, tree and bill stay")
+async def _reset(workplace: Workplace, _: str) -> None:
+    await patiently(workplace.chat.context.reset)
+    workplace.screen.dim("the conversation is empty now; memory, project tree and costs are kept")
 
 
-async def _recall(shell: Shell, rest: str) -> None:
+async def _recall(workplace: Workplace, rest: str) -> None:
     if not rest:
-        raise ConfigurationError("recall what? :recall HANDLE, or :recall WORDS")
-    context = shell.desk.context
-    piece = context.recall(rest) if " " not in rest else None
-    if piece is not None:
-        shell.screen.say(piece.text)  # a string, so that it is made harmless
+        raise ConfigurationError("Use :recall HANDLE or :recall WORDS")
+    found = await patiently(partial(workplace.chat.context.search, rest, RECALLED))
+    handle = read_handle(rest)
+    if handle and found and found[0].handle.startswith(handle):
+        workplace.screen.say(found[0].text)  # say() makes a string harmless
         return
-    found = context.search(rest)
+    sought = read_query(rest).stems
     for each in found:
-        shell.screen.say(
-            Text(f"{each.handle[:8]}  {short(clean(each.text), max(20, shell.screen.width - 10))}")
-        )
+        for line in draw_hit(each, sought, workplace.screen.width, handle=HANDLE_LENGTH):
+            workplace.screen.say(line)
     if not found:
-        shell.screen.dim("nothing is kept under that handle or with all of those words")
+        workplace.screen.dim(explain_nothing(rest))
 
 
-async def _memory(shell: Shell, rest: str) -> None:
+async def _memory(workplace: Workplace, rest: str) -> None:
     action, _, text = rest.partition(" ")
-    context = shell.desk.context
+    context = workplace.chat.context
     if action == "add" and text:
-        kind, mark, content = text.partition(": ")
-        known = mark and " " not in kind
-        item = context.remember(content if known else text, kind if known else "")
-        shell.screen.dim(f"remembered as {item.number}")
+        kind, colon, content = text.partition(": ")
+        has_kind = colon and " " not in kind
+        note = (content, kind) if has_kind else (text, "")
+        item = await patiently(partial(context.remember, *note))
+        workplace.screen.dim(f"remembered as {item.number}")
     elif action == "forget" and text.isdecimal():
-        gone = context.forget(int(text))
-        shell.screen.dim("forgotten" if gone else f"nothing is remembered as {text}")
+        gone = await patiently(partial(context.forget, int(text)))
+        workplace.screen.dim(
+            "forgotten" if gone else f"no note has the number {text}; :memory lists the notes"
+        )
     elif action == "clear":
         for item in context.memory:
-            context.forget(item.number)
-        shell.screen.dim("all is forgotten")
+            await patiently(partial(context.forget, item.number))
+        workplace.screen.dim("all notes are forgotten")
     elif action in {"", "list"}:
         for item in context.memory:
-            shell.screen.say(Text(f"{item.number:>3}  {clean(item.kind) or '?'}: {clean(item.content)}"))
+            workplace.screen.say(Text(f"{item.number:>3}  {clean(item.kind) or '?'}: {clean(item.content)}"))
     else:
-        raise ConfigurationError(":memory add [KIND: ]TEXT, list, forget NUMBER or clear")
+        raise ConfigurationError(
+            "Use :memory add [KIND: ]TEXT, :memory list, :memory forget NUMBER or :memory clear"
+        )
 
 
-async def _tree(shell: Shell, rest: str) -> None:
+async def _tree(workplace: Workplace, rest: str) -> None:
+    context, preferences, folder = (
+        workplace.chat.context,
+        workplace.chat.kept.preferences,
+        workplace.runner.cwd,
+    )
     if rest == "off":
-        trees.leave_out(shell.desk, shell.runner.cwd)
-        shell.screen.dim("the tree is no longer sent")
+        await patiently(partial(leave_out_tree, context, preferences, folder))
+        workplace.screen.dim("the project tree is no longer sent")
         return
     if rest not in {"", "refresh"} and not rest.isdecimal():
-        raise ConfigurationError(":tree [DEPTH], refresh or off")
+        raise ConfigurationError("Use :tree [DEPTH], :tree refresh or :tree off")
     depth = int(rest) if rest.isdecimal() else None
-    shell.screen.say(Text(trees.send(shell.desk, shell.runner.cwd, depth)))
-
-
-async def _tokenize(shell: Shell, rest: str) -> None:
-    bounds = shell.desk.context.bounds
-    cost = bounds.counter().text(rest)
-    mark = "" if cost.tokens == cost.ceiling else "~"
-    shell.screen.say(Text(f"{mark}{cost.tokens} tokens"))
-    tokenizer = bounds.tokenizer or tokens.get_tokenizer(bounds.model)
-    encode = getattr(tokenizer, "encode", None)
-    if encode is not None and rest:
-        shell.screen.dim(" ".join(map(str, encode(rest)[:200])))
-
-
-async def _rolling(shell: Shell, rest: str) -> None:
-    if rest not in {"", "on", "off"}:
-        raise ConfigurationError(":rolling-context on or off")
-    if rest:
-        shell.desk.kept.preferences.set(ROLLING, rest == "on")
-        shell.desk.context.roll(rest == "on")
-    shell.screen.dim(
-        "what does not fit is trimmed"
-        if shell.desk.context.bounds.rolling
-        else "nothing is trimmed; what does not fit is an error"
+    settings = workplace.chat.settings.project
+    workplace.screen.say(
+        Text(await patiently(partial(send_tree, context, preferences, settings, folder, depth)))
     )
 
 
-async def _compact(shell: Shell, _: str) -> None:
-    saved = shell.desk.context.compact()
-    shell.screen.dim(f"{saved:,} tokens saved; what went can be recalled, see :history")
+async def _tokenize(workplace: Workplace, rest: str) -> None:
+    server, target = workplace.chat.client.counts.tokenizer, workplace.chat.context.bounds.target
+    if server is not None:
+        await server.learn([rest or PROBE])
+    if rest and server is not None and server.knows(rest):
+        workplace.screen.say(Text(f"{_plural(server.count(rest), 'token')}, counted by {server.name}"))
+    elif rest:
+        cost = tokens.counter_for(target).text(rest)
+        mark = "" if cost.tokens == cost.ceiling else "~"
+        workplace.screen.say(Text(f"{mark}{_plural(cost.tokens, 'token')}"))
+        encode = getattr(tokens.get_tokenizer(target.model), "encode", None)
+        if encode is not None:
+            workplace.screen.dim(" ".join(map(str, encode(rest)[:200])))
+    if workplace.chat.client.counts.use_endpoint or not rest:
+        workplace.screen.dim(views.endpoint_counts(workplace.chat.client))
 
 
-async def _sessions(shell: Shell, _: str) -> None:
-    for session in shell.desk.kept.sessions():
-        mark = "*" if session.id == shell.desk.context.session else " "
+async def _rolling(workplace: Workplace, rest: str) -> None:
+    if rest not in {"", "on", "off"}:
+        raise ConfigurationError("Use :rolling-context on or :rolling-context off")
+    if rest:
+        await patiently(partial(ROLLING_CONTEXT.set, workplace.chat.kept.preferences, rest == "on"))
+        workplace.chat.context.set_trimming(rest == "on")
+    workplace.screen.dim(
+        "older turns are trimmed if a request does not fit"
+        if workplace.chat.context.bounds.rolling
+        else "nothing is trimmed; a request that does not fit is an error"
+    )
+
+
+async def _compact(workplace: Workplace, _: str) -> None:
+    saved = await patiently(workplace.chat.context.compact)
+    workplace.screen.dim(
+        f"{_plural(saved, 'token')} saved; :history marks the trimmed turns, :recall shows their text"
+    )
+
+
+async def _sessions(workplace: Workplace, _: str) -> None:
+    for session in workplace.chat.kept.sessions():
+        mark = "*" if session.id == workplace.chat.context.session else " "
         at = datetime.fromtimestamp(session.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-        title = short(clean(session.title), max(20, shell.screen.width - 36))
-        shell.screen.say(Text(f"{mark} {clean(session.id)[:12]:<12}  {at}  {title}"))
+        title = short(clean(session.title), max(20, workplace.screen.width - 36))
+        workplace.screen.say(Text(f"{mark} {clean(session.id)[:12]:<12}  {at}  {title}"))
 
 
-async def _new(shell: Shell, _: str) -> None:
-    shell.begin_anew()
-    shell.screen.dim("another conversation begins; :sessions lists the one before")
+async def _new(workplace: Workplace, _: str) -> None:
+    workplace.begin_anew()
+    workplace.screen.dim("a new conversation begins; :sessions lists the previous one")
 
 
-async def _resume(shell: Shell, rest: str) -> None:
-    shell.resume(rest)
-    shell.screen.dim(f"resumed, with {len(shell.desk.context)} turns")
-    shell.tell_goal()
+async def _resume(workplace: Workplace, rest: str) -> None:
+    workplace.resume(rest)
+    workplace.screen.dim(f"conversation resumed: {_plural(len(workplace.chat.context), 'turn')}")
+    goal.tell_pending(workplace.chat, workplace.screen)
 
 
-async def _undo(shell: Shell, _: str) -> None:
-    gone = shell.desk.context.undo()
-    shell.screen.dim(f"{len(gone)} turns taken back" if gone else "there is nothing to take back")
+async def _undo(workplace: Workplace, _: str) -> None:
+    gone = await patiently(workplace.chat.context.undo)
+    workplace.screen.dim(
+        f"{_plural(len(gone), 'turn')} taken back" if gone else "there is nothing to take back"
+    )
 
 
-async def _export(shell: Shell, rest: str) -> None:
-    import json  # noqa: PLC0415 - only who exports needs it
+async def _export(workplace: Workplace, rest: str) -> None:
+    import json  # noqa: PLC0415 - only an export needs it
 
     if Path(rest).suffix not in {".md", ".json"}:
-        raise ConfigurationError(":export FILE.md or FILE.json")
-    context = shell.desk.context
+        raise ConfigurationError("Use :export FILE.md or :export FILE.json")
+    context = workplace.chat.context
     written = (
         json.dumps(context.turns, indent=2)
         if Path(rest).suffix == ".json"
-        else showing.as_markdown(context.turns)
+        else views.as_markdown(context.turns)
     )
     try:
-        path = (shell.runner.cwd / Path(rest).expanduser()).resolve()
-        with path.open("x", encoding="utf-8", errors="replace") as file:
+        path = (workplace.runner.cwd / Path(rest).expanduser()).resolve()
+        # Like the store, the file contains the whole conversation, so only its owner may read it.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - a descriptor
             file.write(written)
     except FileExistsError as error:
-        raise ConfigurationError(f"{rest} is there already: name another file, or remove it") from error
+        raise ConfigurationError(f"{rest} already exists: choose another name or remove the file") from error
     except OSError as error:
         raise ConfigurationError(f"{rest} cannot be written: {error.strerror}") from error
-    except (ValueError, RuntimeError) as error:  # a character that no name has, a home that there is not
-        raise ConfigurationError(f"{clean(rest)} is no name of a file: {error}") from error
-    shell.screen.dim(f"{len(context)} turns written to {path.name}")
+    except (ValueError, RuntimeError) as error:  # an invalid character, or the home of an unknown user
+        raise ConfigurationError(f"{clean(rest)} is not a valid file name: {error}") from error
+    workplace.screen.dim(f"{_plural(len(context), 'turn')} written to {path.name}")
 
 
-async def _mcp(shell: Shell, rest: str) -> None:
+async def _mcp(workplace: Workplace, rest: str) -> None:
     action, _, more = rest.partition(" ")
     name, _, target = more.partition(" ")
     if action == "connect" and name:
-        await shell.connect(name, target)
+        await workplace.tools.connect(name, target, workplace.runner.environ)
     elif action == "disconnect" and name:
-        gone = await shell.disconnect(name)
-        shell.screen.dim(f"{name} is disconnected" if gone else f"no server is called {name}")
+        gone = await workplace.tools.disconnect(name)
+        workplace.screen.dim(f"{name} is disconnected" if gone else f"no server named {name} is connected")
     elif action not in {"", "list"}:
-        raise ConfigurationError(":mcp connect NAME [COMMAND|URL], disconnect NAME or list")
-    lines = list(shell.servers_in_lines())
+        raise ConfigurationError("Use :mcp connect NAME [COMMAND|URL], :mcp disconnect NAME or :mcp list")
+    lines = list(workplace.tools.lines())
     for line in lines:
-        shell.screen.say(Text(line))
+        workplace.screen.say(Text(line))
     if not lines:
-        shell.screen.dim("no server is connected; :help mcp says how one is")
+        workplace.screen.dim("no server is connected; :help mcp shows how to connect one")
 
 
-async def _goal(shell: Shell, rest: str) -> None:
-    from ullage.shell import goal  # noqa: PLC0415 - it stands on the loop, which stands on this table
+async def _always(workplace: Workplace, rest: str) -> None:
+    preferences = workplace.chat.kept.preferences
+    action, _, number = rest.partition(" ")
+    if action == "clear" or (action == "forget" and number.isdecimal()):
+        gone = forget_allowance(preferences, int(number) if action == "forget" else None)
+        for each in gone:
+            if each.kind == TOOL:
+                workplace.tools.forget(each.text)
+            workplace.screen.dim(f"you will be asked again about {show_hidden(each.text)}")
+        if not gone:
+            workplace.screen.dim(_NO_ALLOWANCE if action == "clear" else _NO_NUMBER)
+    elif action in {"", "list"}:
+        allowances = list_allowances(preferences)
+        for each in allowances:
+            where = f"the server {each.place}" if each.kind == TOOL else each.place
+            workplace.screen.say(Text(f"{each.number:>3}  {show_hidden(each.text)}  in {clean(where)}"))
+        if not allowances:
+            workplace.screen.dim(_NO_ALLOWANCE)
+    else:
+        raise ConfigurationError("Use :always, :always forget NUMBER or :always clear")
 
-    await goal.act(shell, rest)
+
+_NO_ALLOWANCE = "you have allowed no command or tool to run without a question"
+_NO_NUMBER = "no entry has that number; :always lists the entries"
 
 
-async def _quit(shell: Shell, _: str) -> None:
-    shell.over = True
+async def _goal(workplace: Workplace, rest: str) -> None:
+    await goal.act(workplace, rest)
 
 
-COMMANDS: Mapping[str, Command] = {
-    "help": Command("[NAME]", "what there is", ":help context", _help),
-    "model": Command("[NAME]", "which model answers, or another one", ":model ollama/qwen2.5:7b", _model),
-    "models": Command("", "the models that there are, and what they are asked", ":models", _models),
-    "context": Command("", "what fills the window, and what goes next", ":context", _context),
-    "cost": Command("[detail|reset]", "what the session has cost", ":cost detail", _cost),
-    "history": Command("", "all that was said, and what the model sees of it", ":history", _history),
-    "recall": Command("HANDLE|WORDS", "what was taken out", ":recall mfrggzdf", _recall),
-    "memory": Command(
+async def _quit(workplace: Workplace, _: str) -> None:
+    workplace.input.over = True
+
+
+COMMANDS: Mapping[str, MetaCommand] = {
+    "help": MetaCommand("[NAME]", "list the commands, or explain one", ":help context", _help),
+    "model": MetaCommand(
+        "[NAME]", "show the current model, or choose another", ":model ollama/qwen2.5:7b", _model
+    ),
+    "models": MetaCommand("", "list the models and the question categories of each", ":models", _models),
+    "context": MetaCommand("", "show what fills the window, and the next trim", ":context", _context),
+    "cost": MetaCommand("[detail|reset]", "show or reset the cost of the session", ":cost detail", _cost),
+    "history": MetaCommand("", "list all turns and mark those not sent whole", ":history", _history),
+    "recall": MetaCommand(
+        "HANDLE|WORDS", "search all turns, or show a removed text", ":recall port of the database", _recall
+    ),
+    "memory": MetaCommand(
         "add [KIND: ]TEXT|list|forget N|clear",
-        "what is remembered in every conversation",
+        "add, list or remove notes for every conversation",
         ":memory add preference: answer in metric units",
         _memory,
     ),
-    "tree": Command("[DEPTH]|refresh|off", "the project's files in the prompt", ":tree 2", _tree),
-    "mcp": Command(
+    "tree": MetaCommand(
+        "[DEPTH]|refresh|off", "send the list of the project's files, or stop that", ":tree 2", _tree
+    ),
+    "mcp": MetaCommand(
         "connect NAME [COMMAND|URL]|disconnect NAME|list",
-        "servers whose tools the model may call",
+        "connect servers whose tools the model may call",
         ":mcp connect files npx -y @modelcontextprotocol/server-filesystem .",
         _mcp,
     ),
-    "tokenize": Command("TEXT", "how many tokens a text has", ":tokenize hello world", _tokenize),
-    "rolling-context": Command(
-        "on|off", "whether what does not fit is trimmed", ":rolling-context off", _rolling
+    "always": MetaCommand(
+        "[list]|forget N|clear",
+        "list or remove what may run without a question",
+        ":always forget 2",
+        _always,
     ),
-    "compact": Command("", "trims now", ":compact", _compact),
-    "sessions": Command("", "the conversations that are kept", ":sessions", _sessions),
-    "resume": Command(
-        "[SESSION]", "goes on with another conversation, the latest by default", ":resume 2f6c", _resume
+    "tokenize": MetaCommand(
+        "[TEXT]",
+        "count the tokens of a text, and show who counts them",
+        ":tokenize hello world",
+        _tokenize,
     ),
-    "new": Command("", "begins another conversation, and leaves this one to :resume", ":new", _new),
-    "undo": Command("", "takes back the last exchange", ":undo", _undo),
-    "export": Command("FILE.md|FILE.json", "writes the conversation to a file", ":export talk.md", _export),
-    "goal": Command(
+    "rolling-context": MetaCommand(
+        "on|off", "turn the trimming of older turns on or off", ":rolling-context off", _rolling
+    ),
+    "compact": MetaCommand("", "trim the conversation now", ":compact", _compact),
+    "sessions": MetaCommand("", "list the stored conversations", ":sessions", _sessions),
+    "resume": MetaCommand(
+        "[SESSION]", "continue another conversation, by default the latest", ":resume 2f6c", _resume
+    ),
+    "new": MetaCommand("", "start a new conversation and keep this one", ":new", _new),
+    "undo": MetaCommand("", "take back the last exchange", ":undo", _undo),
+    "export": MetaCommand(
+        "FILE.md|FILE.json", "write the conversation to a new file", ":export talk.md", _export
+    ),
+    "goal": MetaCommand(
         "[TEXT|continue|stop]",
-        "works towards a goal step by step, within the bounds of the configuration",
+        "let the model work on a goal within configured bounds",
         ":goal make the tests pass",
         _goal,
     ),
-    "norris": Command("[TEXT|continue|stop]", "the same as :goal", ":norris tidy up the imports", _goal),
-    "reset": Command("", "empties this conversation", ":reset", _reset),
-    "quit": Command("", "leaves", ":quit", _quit),
+    "norris": MetaCommand("[TEXT|continue|stop]", "the same as :goal", ":norris tidy up the imports", _goal),
+    "reset": MetaCommand("", "empty this conversation", ":reset", _reset),
+    "quit": MetaCommand("", "leave the shell", ":quit", _quit),
 }
-"""name → what it is; `/name` works as `:name`."""
+"""Name → command. `/name` works like `:name`."""
 
 
-def command_named(name: str) -> Command:
-    """The command of this name; raises ConfigurationError, with the nearest one, where there is none."""
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def command_named(name: str) -> MetaCommand:
+    """Returns the command of this name; raises ConfigurationError with the nearest name if it is unknown."""
     if name in COMMANDS:
         return COMMANDS[name]
     near = difflib.get_close_matches(name, COMMANDS, n=1)
-    guess = f" Did you mean :{near[0]}?" if near else ""
-    raise ConfigurationError(f"there is no :{name}.{guess} :help lists what there is")
+    advice = f"Did you mean :{near[0]}? :help lists all commands" if near else "Try :help"
+    raise ConfigurationError(f"Unknown command :{name}. {advice}")

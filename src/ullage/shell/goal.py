@@ -1,9 +1,9 @@
-"""Goal mode: the shell's loop without the keyboard, within bounds that are set beforehand.
+"""Goal mode: the model works towards a goal in steps, within configured bounds.
 
-    plan → answer → its commands run, or are skipped → what they printed is the next turn → … → an end
+    plan → answer → its commands run or are skipped → their output is the next turn → … → end
 
-The goal is in the journal and in the system prompt, so neither eviction nor a crash loses it. It ends where
-the model says so, where a bound is reached, or where the user stops it.
+The goal is in the journal and in the system prompt, so neither eviction nor a crash loses it. The work ends
+if the model says so, if a bound is reached, or if the user stops it.
 """
 
 from __future__ import annotations
@@ -14,114 +14,136 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.classes import GOAL
+from ullage.categories import GOAL
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
-from ullage.shell.hearing import Heard, hear
-from ullage.shell.interrupting import on_press, stoppable
-from ullage.shell.offering import FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED, offer
+from ullage.patience import patiently
+from ullage.shell.answer import AnswerProgress
+from ullage.shell.confirmation import FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED
+from ullage.shell.directives import MARK, commands_in, ending_in
+from ullage.shell.interrupts import on_press, stoppable
+from ullage.shell.remedies import error_text
 from ullage.shell.status import dollars
-from ullage.shell.suggestions import MARK, commands_in, ending_in
+from ullage.text import show_hidden
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ullage.shell.desk import Desk
-    from ullage.shell.loop import Shell
+    from ullage.session.chat import ChatSession
+    from ullage.shell.screen import Screen
+    from ullage.shell.workplace import Workplace
 
 PATIENCE = 3
-"""How many answers in a row may do nothing before the goal counts as blocked."""
+"""Number of answers in a row without a command or a tool call after which the goal counts as blocked."""
 
 OPENING = f'Begin: a short plan, then the first step. Each command is a line that begins with "{MARK}".'
 GO_ON = "Go on."
 REMINDER = (
-    f'That had neither a command nor an end. Write the next command on a line that begins with "{MARK}", or '
-    '"GOAL: complete" or "GOAL: blocked" on a line of its own.'
+    "Your last answer had no command and no end. Write the next command on a line that begins with "
+    f'"{MARK}", or "GOAL: complete" or "GOAL: blocked" on a line of its own, outside code blocks and '
+    "quotations."
 )
 RESUMED = "You were interrupted here. See what has been done of the goal so far, and go on."
 PAUSED = "The user paused you here; no command of your last answer was run. Go on."
 NOT_RUN = "[command not run, as the user paused before it] {}"
 
 ENDS = frozenset({"complete", "blocked", "stopped"})
-"""How a goal may end other than by a bound."""
+"""Outcomes after which the goal is over; a goal that reached a bound can be continued."""
 CHOICES = RUN + SKIP + FOR_GOOD + GRANT + PAUSE
-"""What the user may do with a command that has to be asked about."""
+"""Keys of the choices that the user has for a command that needs a confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How the pursuit of a goal has ended."""
+class GoalOutcome:
+    """The result of the work on a goal."""
 
     reason: str
     """`complete`, `blocked`, `stopped`, or the bound that was reached, such as `max_steps`."""
     steps: int
     text: str
-    """The model's summary or reason, or what there is to say of the bound."""
+    """The model's summary or reason, or a sentence about the bound."""
 
 
 class Bound(NamedTuple):
-    """A bound, how much of it is used, and what the next step takes at least."""
+    """A bound of a goal, and its current use."""
 
     name: str
     most: Decimal | int | None
+    """None if the bound is not set."""
     used: Decimal | float | None
-    """None where it is not known."""
+    """None if the use is unknown."""
     ahead: Decimal | int
+    """The least that the next step uses."""
     shown: Callable[[object], str]
+    """Formats a value of this bound."""
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is nothing left, or not enough for another step."""
+        """True if the bound does not allow another step."""
         if self.most is None or self.used is None:
             return False
         return self.used >= self.most or Decimal(self.used) + self.ahead > self.most
 
 
-def pending(desk: Desk) -> str:
-    """What to tell a user who opens a conversation whose goal has not ended; empty where there is none."""
-    goal = desk.context.goal
-    return f"unfinished goal: {goal} (:goal continue goes on, :goal stop ends it)" if goal else ""
+def pending(chat: ChatSession) -> str:
+    """Returns a notice about the conversation's unfinished goal; empty if it has no goal."""
+    goal = chat.context.goal
+    return f"unfinished goal: {goal} (:goal continue resumes it, :goal stop ends it)" if goal else ""
 
 
-def stop(desk: Desk) -> bool:
-    """Ends the goal of a conversation; False where it has none."""
-    found = bool(desk.context.goal)
+def tell_pending(chat: ChatSession, screen: Screen) -> None:
+    """Prints a notice if the conversation has an unfinished goal."""
+    notice = pending(chat)
+    if notice:
+        screen.dim(notice)
+
+
+async def stop(chat: ChatSession) -> bool:
+    """Ends the goal of a conversation; returns False if it has none."""
+    found = bool(chat.context.goal)
     if found:
-        desk.context.goal = ""
+        await _set_goal(chat, "")
     return found
 
 
-async def act(shell: Shell, rest: str) -> None:
-    """Does what `:goal` asks for: shows, stops, continues or begins."""
+async def _set_goal(chat: ChatSession, text: str) -> None:
+    await patiently(partial(setattr, chat.context, "goal", text))
+
+
+async def act(workplace: Workplace, rest: str) -> None:
+    """Runs `:goal`: shows, stops, continues or begins a goal."""
     if rest == "stop":
-        shell.screen.dim("the goal is given up" if stop(shell.desk) else "there is no goal")
+        workplace.screen.dim("goal stopped" if await stop(workplace.chat) else "there is no goal to stop")
     elif rest in {"", "continue"}:
-        if rest and shell.desk.context.goal:
-            await pursue(shell, "")
+        if rest and workplace.chat.context.goal:
+            await pursue(workplace, "")
         else:
-            shell.screen.dim(pending(shell.desk) or "there is no goal; :goal TEXT sets one")
+            workplace.screen.dim(pending(workplace.chat) or "there is no goal; :goal TEXT sets one")
     else:
-        await pursue(shell, rest)
+        await pursue(workplace, rest)
 
 
-async def pursue(shell: Shell, text: str, *, clock: Callable[[], float] = time.monotonic) -> Outcome:
-    """Works towards a goal until it ends; without a text, goes on with the one that was interrupted.
+async def pursue(
+    workplace: Workplace, text: str, *, clock: Callable[[], float] = time.monotonic
+) -> GoalOutcome:
+    """Works towards a goal until it ends. An empty `text` continues the interrupted goal.
 
-    An error of the provider pauses; without a terminal it ends the goal, and is raised. Whatever else ends
-    the program leaves the goal where it is, to be continued.
+    A provider error pauses the goal; without a terminal it ends the goal and is raised. If the program ends
+    for another reason, the goal stays unfinished and can be continued.
     """
-    context = shell.desk.context
+    context = workplace.chat.context
     if not text and not context.goal:
-        raise ConfigurationError("there is no goal to go on with; :goal TEXT sets one")
-    async with shell.desk.routed(GOAL):
+        raise ConfigurationError("there is no goal to continue; :goal TEXT sets one")
+    async with workplace.chat.routed(GOAL):
         if text:
-            context.goal = text
+            await _set_goal(workplace.chat, text)
         context.pursuing = True
         try:
-            pursuit = _Pursuit(shell, OPENING if text else RESUMED, clock)
+            pursuit = _Pursuit(workplace, OPENING if text else RESUMED, clock)
             with on_press(pursuit.press):
                 outcome = await pursuit.run()
         finally:
@@ -129,131 +151,135 @@ async def pursue(shell: Shell, text: str, *, clock: Callable[[], float] = time.m
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
     said = f": {outcome.text}" if outcome.text else ""
     if outcome.reason in ENDS:
-        context.goal = ""
-        shell.screen.dim(f"goal {outcome.reason} after {steps}{said}")
+        await _set_goal(workplace.chat, "")
+        workplace.screen.dim(f"goal {outcome.reason} after {steps}{said}")
     else:
-        shell.screen.dim(f"goal paused after {steps}{said}; :goal continue goes on")
+        workplace.screen.dim(f"goal paused after {steps}{said}; :goal continue resumes it")
     return outcome
 
 
 class _Pursuit:
-    """One goal being pursued: what it has used, and what the model is told next."""
+    """The work on one goal: the steps, tokens and dollars used so far, and the next message to the model."""
 
-    def __init__(self, shell: Shell, opening: str, clock: Callable[[], float]) -> None:
-        self.shell = shell
-        self.desk, self.screen = shell.desk, shell.screen
-        self.bounds = shell.desk.settings.goal
+    def __init__(self, workplace: Workplace, opening: str, clock: Callable[[], float]) -> None:
+        self.workplace = workplace
+        self.chat, self.screen = workplace.chat, workplace.screen
+        self.bounds = workplace.chat.settings.goal
         self.steps = 0
         self._next = opening
         self._clock = clock
         self._began = clock()
-        self._paid = self.desk.context.total_cost()
-        self._used = sum(self.desk.context.total_tokens())
+        self._paid = self.chat.context.total_cost()
+        self._used = sum(self.chat.context.total_tokens())
         self._estimated = False
         self._idle = 0
         self._granted: set[str] = set()
         self._pressed = False
 
     def press(self) -> None:
-        """Ctrl-C: it pauses as soon as it can, as often as it is pressed."""
+        """Handles Ctrl-C: the goal pauses as soon as possible."""
         self._pressed = True
 
-    async def run(self) -> Outcome:
-        """Step after step, until one of them is the last."""
-        if self._ahead()[1] is None and not self.desk.client.local and self.bounds.max_dollars is not None:
-            self.screen.dim("the model's prices are not known, so goal.max_dollars does not bound this goal")
+    async def run(self) -> GoalOutcome:
+        """Runs steps until the goal ends or reaches a bound; returns the outcome."""
+        if self._ahead()[1] is None and not self.chat.client.local and self.bounds.max_dollars is not None:
+            self.screen.dim("the model's prices are unknown, so goal.max_dollars does not limit this goal")
         while True:
             outcome = self._out_of_bounds() or await self._step()
             if outcome is not None:
                 return outcome
 
-    async def _step(self) -> Outcome | None:
-        """One answer and its commands; the outcome, where that was the end."""
-        self.desk.context.append_user(self._next)
+    async def _step(self) -> GoalOutcome | None:
+        """Runs one answer and its commands; returns the outcome if this step was the last."""
+        await patiently(partial(self.chat.context.append_user, self._next))
         self._next = GO_ON
         self.steps += 1
         try:
-            heard = await self._heard()
+            answer = await self._answer()
         except UllageError as error:
             if not self.screen.is_interactive:
-                self.desk.context.goal = ""
+                await _set_goal(self.chat, "")
                 raise
-            self.screen.error(str(error))
+            self.screen.error(error_text(error))
             return self._pause(RESUMED)
         self.screen.dim(self._spend())
-        commands, ending = commands_in(heard.text), ending_in(heard.text)
+        commands, ending = commands_in(answer.text), ending_in(answer.text)
         if self._pressed:
             return self._pause(PAUSED)
         if ending is not None:
             for command in commands:
-                self.screen.dim(f"not run, as the goal has ended: {command}")
+                self.screen.dim(f"not run, because the goal has ended: {show_hidden(command)}")
             return self._ended("complete" if ending.complete else "blocked", ending.text)
         if commands:
             self._idle = 0
             return await self._run(commands)
-        self._idle = 0 if heard.calls else self._idle + 1
+        self._idle = 0 if answer.calls else self._idle + 1
         if self._idle >= PATIENCE:
-            return self._ended("blocked", f"{PATIENCE} answers in a row had neither a command nor an end")
+            return self._ended("blocked", f"{PATIENCE} answers in a row had no command and no end")
         self._next = REMINDER if self._idle else GO_ON
         return None
 
-    def _ended(self, reason: str, text: str = "") -> Outcome:
-        return Outcome(reason, self.steps, text)
+    def _ended(self, reason: str, text: str = "") -> GoalOutcome:
+        return GoalOutcome(reason, self.steps, text)
 
     # Answers ----------------------------------------------------------------------------------------
 
-    async def _heard(self) -> Heard:
-        """What the model says; what has come so far where it is stopped."""
-        heard = Heard()
-        listening = hear(self.shell, heard, category=GOAL, enough=lambda: self._reached() is not None)
+    async def _answer(self) -> AnswerProgress:
+        """Asks the model and returns its answer, or the part that had arrived when it was stopped."""
+        answer = AnswerProgress()
+        listening = self.workplace.stream(answer, category=GOAL, enough=lambda: self._reached() is not None)
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
                 await stoppable(listening, tell=self.screen.dim, pressed=self.press)
         except asyncio.CancelledError:
             if not self._pressed:
                 raise
-            heard.told = False  # nobody told what a part of an answer has used
+            answer.is_reported = False  # the provider reports no usage for an incomplete answer
         except TimeoutError:
             if not limit.expired():
                 raise
-            heard.told = False
-            self._began -= self._seconds_left() or 0  # two clocks may differ by a little
+            answer.is_reported = False
+            self._began -= self._seconds_left() or 0  # the two clocks may differ slightly
         finally:
-            self._estimated = self._estimated or not heard.told
-            self.desk.context.interrupt()
-        return heard
+            self._estimated = self._estimated or not answer.is_reported
+            self.chat.interrupt()
+        return answer
 
     # Commands ---------------------------------------------------------------------------------------
 
-    async def _run(self, commands: tuple[str, ...]) -> Outcome | None:
-        """Runs the commands of an answer in order; a pause leaves out the rest, and the model is told."""
-        for place, command in enumerate(commands):
+    async def _run(self, commands: tuple[str, ...]) -> GoalOutcome | None:
+        """Runs the commands of an answer in order. After a pause, notes for the model which did not run."""
+        for index, command in enumerate(commands):
             if self._late:
                 return None
             paused = await self._offered(command)
             if paused and not self._late:
-                for left in commands[place + 1 :]:
-                    self.desk.context.append_exec_output(NOT_RUN.format(left))
+                for left in commands[index + 1 :]:
+                    await self._note(NOT_RUN.format(left))
                 return self._pause(GO_ON)
         return None
 
     async def _offered(self, command: str) -> bool:
-        """Runs a command, after a question where it needs one; whether the user wants a pause."""
-        chosen = offer(
-            self.shell, command, CHOICES, refuse=PAUSE, granted=self._granted, waiting=self._waiting
+        """Runs a command, if needed after a confirmation; returns True if the user wants a pause."""
+        chosen = self.workplace.offer(
+            command, CHOICES, refuse=PAUSE, granted=self._granted, waiting=self._waiting
         )
         if chosen != RUN:
-            self.desk.context.append_exec_output((SKIPPED if chosen == SKIP else NOT_RUN).format(command))
+            await self._note((SKIPPED if chosen == SKIP else NOT_RUN).format(command))
             return chosen == PAUSE
-        self.screen.dim(f"$ {command}")
+        self.screen.dim(f"$ {show_hidden(command)}")
         with self._alarm():
-            ran = await self.shell.execute(command)
+            ran = await self.workplace.execute(command)
         return ran.interrupted or self._pressed
+
+    async def _note(self, text: str) -> None:
+        """Adds a text to the next message to the model."""
+        await patiently(partial(self.chat.context.append_exec_output, text))
 
     # The user ---------------------------------------------------------------------------------------
 
-    def _pause(self, then: str) -> Outcome | None:
-        """Asks how to go on; the outcome, where the user stops. Without a terminal it is a stop."""
+    def _pause(self, then: str) -> GoalOutcome | None:
+        """Asks the user how to continue; returns an outcome if the user stops, or if there is no terminal."""
         while True:
             choices = {"c": "continue", "i": "instruct", "s": "stop"}
             chosen = self._ask("paused", choices, refuse="s")
@@ -266,17 +292,18 @@ class _Pursuit:
                 return None
 
     def _ask(self, question: str, choices: Mapping[str, str], *, refuse: str) -> str:
-        """As the screen asks; the time that the user takes is not the goal's."""
+        """Asks the user. The time until the answer does not count against the goal's minutes."""
         with self._waiting():
             return self.screen.ask(question, choices, refuse=refuse)
 
     def _instruction(self) -> str:
-        """A line that the user types; empty at Ctrl-C and Ctrl-D."""
+        """Returns a line that the user types; empty after Ctrl-C and Ctrl-D."""
         with self._waiting():
             return self.screen.line("instruct> ")
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
+        """Stops the goal's clock."""
         since = self._clock()
         try:
             yield
@@ -286,15 +313,15 @@ class _Pursuit:
     # Bounds -----------------------------------------------------------------------------------------
 
     def _spent(self) -> tuple[int, Decimal | None]:
-        """The tokens and, where any are known, the dollars since the goal was taken up."""
-        context = self.desk.context
+        """Returns the tokens and dollars used since the goal began or was resumed; None if unknown."""
+        context = self.chat.context
         total = context.total_cost()
         paid = None if total is None or total == self._paid else total - (self._paid or 0)
         return sum(context.total_tokens()) - self._used, paid
 
     def _ahead(self) -> tuple[int, Decimal | None]:
-        """The least that the next request takes: its input as it stands, and the price of that."""
-        context, client = self.desk.context, self.desk.client
+        """Returns the least tokens and dollars of the next request: its current input, without an answer."""
+        context, client = self.chat.context, self.chat.client
         tokens = min(context.count().tokens, context.limit)
         prices = prices_of(client.name, client.ledger.prices)
         return tokens, None if client.local else cost_of(Usage(prompt=tokens), prices)
@@ -315,13 +342,13 @@ class _Pursuit:
     def _reached(self) -> Bound | None:
         return next((bound for bound in self._bounds() if bound.is_reached), None)
 
-    def _out_of_bounds(self) -> Outcome | None:
+    def _out_of_bounds(self) -> GoalOutcome | None:
         bound = self._reached()
         if bound is None:
             return None
         used, most = bound.shown(bound.used), bound.shown(bound.most)
         return self._ended(
-            bound.name, f"goal.{bound.name} is {most}, {used} used, and a step more is over it"
+            bound.name, f"goal.{bound.name} is {most}, {used} used: another step would exceed it"
         )
 
     def _seconds_left(self) -> float | None:
@@ -334,12 +361,12 @@ class _Pursuit:
 
     @contextmanager
     def _alarm(self) -> Iterator[None]:
-        """Interrupts a command that would outlast the goal's time."""
+        """Interrupts the running command when the goal's time is over."""
         left = self._seconds_left()
         if left is None:
             yield
             return
-        timer = threading.Timer(left, self.shell.runner.interrupt)
+        timer = threading.Timer(left, self.workplace.runner.interrupt)
         timer.daemon = True
         timer.start()
         try:

@@ -1,4 +1,4 @@
-"""What was typed, kept for the next time in a file that only its owner can read; shells may share it."""
+"""The history of input lines, in a file that only its owner can read and that several shells can share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
 LOCKED = 100
-"""Hundredths of a second until a file that another shell holds is written to all the same."""
+"""The most hundredths of a second to wait for another shell's lock; then the file is written without it."""
 
 _ENTRY = re.compile(rb"^\+.*(?:\n\+.*)*", re.MULTILINE)
 
 
 def secure(path: Path) -> None:
-    """Makes a file that only its owner may read, and its folder; one that is there already is tightened."""
+    """Creates a file and its folder for the owner alone; an existing file loses the rights of others."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -31,11 +31,14 @@ def secure(path: Path) -> None:
 
 
 def remembering(path: Path | None, most: int, failed: Callable[[OSError], None]) -> History:
-    """What was typed, in a file or only for as long as the shell is open; `failed` hears what is not kept."""
+    """Returns a history that is stored in a file, or only in memory if `path` is None.
+
+    It loads the newest `most` inputs. If an input cannot be stored, `failed` is called with the error.
+    """
     from prompt_toolkit.history import History  # noqa: PLC0415 - only a terminal pays for it
 
     class Remembering(History):
-        """Remembers what does not begin with a blank, as shells do."""
+        """Remembers every input that does not begin with a blank, as bash can do."""
 
         def load_history_strings(self) -> Iterable[str]:
             return () if path is None else newest(path, most)
@@ -48,27 +51,30 @@ def remembering(path: Path | None, most: int, failed: Callable[[OSError], None])
             if path is not None:
                 try:
                     keep(path, string)
-                except OSError as error:  # a full disk is no reason to lose what was typed
+                except OSError as error:  # the input must run even if the disk is full
                     failed(error)
 
     return Remembering()
 
 
 def newest(path: Path, most: int) -> Sequence[str]:
-    """The last inputs in a history, the latest first; a file that is a quarter too long is cut to them."""
+    """Returns the newest `most` inputs of a history, the latest first.
+
+    If the file has over a quarter more inputs than that, it is shortened.
+    """
     try:
         entries = _ENTRY.findall(path.read_bytes())
-    except OSError:  # it was there a moment ago; one can type without it
+    except OSError:  # the file existed a moment ago; the shell works without it
         return []
     if len(entries) > most + most // 4:
-        with suppress(OSError):  # on a full disk it stays as long as it is
+        with suppress(OSError):  # on a full disk the file keeps its length
             _cut(path, most)
     return [_typed(each) for each in reversed(entries[-most:])]
 
 
 def keep(path: Path, text: str) -> None:
-    """Adds an input to a history, as one piece, also where another shell is just cutting the file."""
-    from datetime import datetime  # noqa: PLC0415 - a pipe does without
+    """Appends an input to a history in one write; safe if another shell shortens the file meanwhile."""
+    from datetime import datetime  # noqa: PLC0415 - not needed without a terminal
 
     lines = "".join(f"+{line}\n" for line in text.split("\n"))
     with _locked(path) as (handle, _):
@@ -80,15 +86,16 @@ def _typed(entry: bytes) -> str:
 
 
 def _cut(path: Path, most: int) -> None:
-    import tempfile  # noqa: PLC0415 - hardly ever needed
-    from pathlib import Path  # noqa: PLC0415 - the same
+    """Shortens a history to its newest `most` inputs; does nothing if the file cannot be locked."""
+    import tempfile  # noqa: PLC0415 - rarely needed
+    from pathlib import Path  # noqa: PLC0415 - rarely needed
 
-    with _locked(path) as (_, held):
+    with _locked(path) as (_, is_locked):
         data = path.read_bytes()
         ends = [each.end() for each in _ENTRY.finditer(data)]
-        if not held or len(ends) <= most:
+        if not is_locked or len(ends) <= most:
             return
-        new, name = tempfile.mkstemp(prefix=".history-", dir=path.parent)  # for its owner only
+        new, name = tempfile.mkstemp(prefix=".history-", dir=path.parent)  # readable by its owner only
         made = Path(name)
         try:
             with os.fdopen(new, "wb") as file:
@@ -103,32 +110,32 @@ def _cut(path: Path, most: int) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[tuple[int, bool]]:
-    """The file, to be added to, and whether other shells wait meanwhile.
+    """Yields the descriptor of the file, opened to append, and True if this shell holds the lock.
 
-    One that waited for a shell that put another file in its place opens that one.
+    If another shell replaced the file during the wait, the new file is opened.
     """
     while True:
         handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            held = _is_held(handle)
+            is_locked = _lock(handle)
             if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                yield handle, held
+                yield handle, is_locked
                 return
         finally:
             os.close(handle)
 
 
-def _is_held(handle: int) -> bool:
-    """Locks a file; False where another shell keeps it locked, such as one that was stopped just then."""
-    import fcntl  # noqa: PLC0415 - a pipe does without
-    import time  # noqa: PLC0415 - the same
+def _lock(handle: int) -> bool:
+    """Locks a file; returns False if another shell keeps its lock, for example a suspended one."""
+    import fcntl  # noqa: PLC0415 - not needed without a terminal
+    import time  # noqa: PLC0415 - not needed without a terminal
 
     for _ in range(LOCKED):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.01)
-        except OSError:  # a file system without locks: one shell at a time is all that it is safe for
+        except OSError:  # the file system has no locks: only one shell at a time can use it safely
             return True
         else:
             return True

@@ -1,4 +1,4 @@
-"""An answer streams as Markdown: finished blocks are printed for good, only the one under way is redrawn."""
+"""Shows an answer as Markdown while it arrives: finished blocks stay, and the unfinished one is redrawn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from ullage.shell.markup import STYLES, Code, block_lines, plain_lines
-from ullage.shell.screen import NARROWEST, WIDEST, neutral, size, write
+from ullage.shell.output import NARROWEST, WIDEST, neutral, size, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_ROWS: Final = 8
-"""Rows of the unfinished block that are shown; the end of it, where it is longer."""
+"""The most rows of the unfinished block that are shown; of a longer block, its end is shown."""
 LEFT: Final = 2
-"""Rows at the top of a low terminal that stay as they are, whatever is unfinished below them."""
+"""Rows at the top of a low terminal that the unfinished block never uses."""
 LIVELY: Final = 2_000
-"""Characters up to which the unfinished block is formatted; the end of a longer one is shown as written."""
+"""The most characters of an unfinished block that is formatted; of a longer one, the plain end is shown."""
 INTERVAL: Final = 1 / 30
-"""Seconds between two drawings of the unfinished block: eyes see no more."""
+"""The least seconds between two drawings of the unfinished block."""
 
 KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "fence": re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})[ \t]*(?P<language>[^\s`{]*)"),
@@ -36,20 +36,20 @@ KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "quote": re.compile(r" {0,3}>"),
     "text": re.compile(""),
 }
-"""How a block's first line begins; the first that fits counts."""
+"""Kind of block → pattern of its first line. The first pattern that matches decides."""
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
 _WHOLE = frozenset({"command", "heading", "rule"})
-"""Kinds of one line."""
+"""Kinds of blocks that have one line only."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """The block under way: its lines so far."""
+    """The unfinished block: its lines so far."""
 
     kind: str = ""
-    """Empty where there is none."""
+    """A key of KINDS; empty if there is no unfinished block."""
     indent: int = 0
-    """The blanks before a list's marker."""
+    """Number of blanks before the marker of a list item."""
     lines: list[str] = field(default_factory=list)
     length: int = 0
 
@@ -59,43 +59,46 @@ class _Block:
 
 
 class Streamed:
-    """An answer on its way to the screen: `feed` it as it comes, and `end` it.
+    """Draws an answer on the screen: `feed` takes its pieces, and `end` finishes it.
 
-    What stays on the screen depends on the text alone, not on the pieces in which it came. Nothing above the
-    answer is touched. Where there is no terminal, the text is written through as it is; a terminal that
-    cannot move its cursor gets it so too, made harmless.
+    The final text on the screen depends on the answer alone, not on how it was divided into pieces. Rows
+    above the answer never change. Without a terminal, the text is written unchanged. A terminal that cannot
+    move its cursor gets the plain text without control characters.
 
-    The text of `below` stands dim on a row of its own under the answer, from `__enter__` or the first piece
-    until `end`, and leaves nothing behind. It is asked for at each drawing, so it should be cheap; an empty
-    one takes no row. The cursor stays where the answer goes on.
+    The text that `below` returns is shown dim on the row under the answer, from `__enter__` or the first
+    piece until `end`, and is then removed. `below` is called at each drawing, so it should be fast. An empty
+    text takes no row. The cursor stays at the end of the answer.
     """
 
     def __init__(self, console: Console, *, below: Callable[[], str] | None = None) -> None:
         self._console = console
         self._below = below
         self._under_way = False
-        """Whether the row below is wanted: more of the answer may come."""
-        self._told = ""
-        """What `below` said last."""
+        """True while more of the answer may arrive; then the row below is shown."""
+        self._below_text = ""
+        """The last result of `below`."""
         self._file = console.file
         self._moves = console.is_terminal and not console.is_dumb_terminal
         self._partial: list[str] = []
-        """The pieces of the line that is not whole yet."""
+        """The pieces of the unfinished line."""
         self._tail = ""
-        """The last of them, for the eye."""
+        """The last characters of the unfinished line, for the preview."""
         self._block = _Block()
         self._fence: tuple[str, int] | None = None
-        """What closes the code that is open, and the blanks before it."""
+        """The fence that closes the open code block, and its indentation; None outside a code block."""
         self._code = Code("", coloured=False)
         self._gap = False
+        """True if an empty line comes before the next block."""
         self._begun = False
+        """True once a block of this answer was printed."""
         self._out: list[str] = []
-        """What is printed for good and not written yet."""
+        """Final text that is not written to the file yet."""
         self._drawn: list[str] = []
-        """The rows of the unfinished block on the screen; the cursor is at the end of the last."""
+        """Rows of the unfinished block on the screen; the cursor is at the end of the last row."""
         self._drawn_below = ""
-        """The row below them; the cursor is at its start where there are none."""
+        """The row below them; the cursor is at its start if the unfinished block has no rows."""
         self._due = 0.0
+        """Time of the next drawing."""
 
     def __enter__(self) -> Streamed:
         self._begin()
@@ -107,7 +110,7 @@ class Streamed:
         self.end()
 
     def feed(self, text: str) -> None:
-        """Takes the next piece of the answer, of any length; an empty one after `end` shows the row below."""
+        """Takes the next piece of the answer, of any length; an empty piece shows the row below again."""
         if not text:
             self._begin()
             return
@@ -125,7 +128,7 @@ class Streamed:
             self._draw(is_due=is_due)
 
     def refresh(self) -> None:
-        """Draws what has come and is not on the screen yet, and the row below; for a pause in the stream."""
+        """Draws all text that has arrived, and the row below; called while the stream pauses."""
         if self._moves:
             self._draw(is_due=True)
 
@@ -135,9 +138,9 @@ class Streamed:
             self._draw(is_due=True)
 
     def _draw(self, *, is_due: bool) -> None:
-        """Brings the screen up to date; before it is due, code stays uncoloured and `below` is not asked."""
+        """Updates the screen. If a drawing is not due, code is not coloured and `below` is not called."""
         if is_due and self._under_way and self._below is not None:
-            self._told = self._below()
+            self._below_text = self._below()
         below = self._row_below()
         rows = self._preview(coloured=is_due, most=self._room(1 if below else 0))
         write(self._file, self._redrawn(rows, below))
@@ -145,7 +148,7 @@ class Streamed:
         self._due = time.monotonic() + INTERVAL
 
     def end(self) -> None:
-        """The answer is over: its last block is printed for good, and the cursor is on a line of its own."""
+        """Ends the answer: prints its last block and leaves the cursor at the start of a line."""
         if not self._moves:
             if self._console.is_terminal and self._tail and not self._tail.endswith("\n"):
                 self._write_through("\n")
@@ -154,7 +157,7 @@ class Streamed:
             self._take_partial()
         self._finish()
         self._fence, self._gap, self._begun = None, False, False
-        self._under_way, self._told = False, ""
+        self._under_way, self._below_text = False, ""
         self.refresh()
 
     def _write_through(self, text: str) -> None:
@@ -176,11 +179,11 @@ class Streamed:
         self._take(line)
 
     def _take(self, line: str) -> None:
-        """Puts a whole line where it belongs; prints what it completes."""
+        """Adds a whole line to its block; prints the block that the line ends."""
         if self._fence is not None:
             self._take_code(line, *self._fence)
         elif not line.strip():
-            if self._block.kind == "item":  # the item may go on after it
+            if self._block.kind == "item":  # a list item may continue after an empty line
                 self._block.add("")
             else:
                 self._finish()
@@ -225,7 +228,7 @@ class Streamed:
     # Blocks onto the screen -------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Prints the block under way for good."""
+        """Prints the unfinished block in its final form."""
         block, self._block = self._block, _Block()
         if not block.kind:
             return
@@ -251,7 +254,7 @@ class Streamed:
         self._out.extend(f"{row}\n" for row in self._rows(lines))
 
     def _rows(self, lines: Sequence[Text]) -> list[str]:
-        """The lines as a terminal takes them; longer ones than it is wide are its own to break."""
+        """Returns the lines as text with escape codes; the terminal itself breaks lines that are too long."""
         if not lines:
             return []
         with self._console.capture() as captured:
@@ -260,19 +263,19 @@ class Streamed:
         return captured.get().removesuffix("\n").split("\n")
 
     def _room(self, taken: int) -> int:
-        """How many rows the unfinished block may have."""
+        """Returns the most rows that the unfinished block may have, if `taken` rows are used below it."""
         return min(MOST_ROWS, size(self._console).rows - LEFT - taken)
 
     def _row_below(self) -> str:
-        """What stands under the answer; nothing where it would take the place of the answer."""
-        if not self._told or self._room(1) < 1:
+        """Returns the row under the answer; empty if the terminal has no room for it."""
+        if not self._below_text or self._room(1) < 1:
             return ""
-        row = Text(neutral(" ".join(self._told.expandtabs().splitlines())), style="dim")
+        row = Text(neutral(" ".join(self._below_text.expandtabs().splitlines())), style="dim")
         row.truncate(max(1, min(size(self._console).columns, WIDEST) - 1), overflow="ellipsis")
         return self._rows([row])[0]
 
     def _preview(self, *, coloured: bool, most: int) -> list[str]:
-        """The rows that show the unfinished block; code that rushes by is not coloured before it is whole."""
+        """Returns the last rows of the unfinished block; `coloured` colours an unfinished line of code."""
         tail = neutral(self._tail.removesuffix("\r"))
         width = max(1, min(size(self._console).columns, WIDEST) - 1)
         if self._fence is not None:
@@ -290,14 +293,14 @@ class Streamed:
         return ["", *rows][-most:] if self._gap and self._begun and rows else rows
 
     def _unfinished(self, tail: str, width: int) -> list[Text]:
-        """The block under way with the line under way, each as it will look if nothing more comes."""
+        """Formats the unfinished block and the unfinished line as if the answer ended here."""
         block = self._block
         if block.length + len(tail) >= LIVELY:
             end = [*(line[-LIVELY:] for line in block.lines[-MOST_ROWS:]), tail]
             return plain_lines(self._console, "\n".join(end)[-LIVELY:], max(NARROWEST, width))
         kind, found = _kind(tail)
         if not tail.strip() or (block.kind == "text" and _UNDERLINE.match(tail)):
-            tail = ""  # a dash after a paragraph may be a list's: it makes no heading before it is whole
+            tail = ""  # a dash may begin a list item: it makes no heading until the line is whole
         goes_on = not tail or (kind != "fence" and _goes_on(block, tail, kind, found))
         source = "\n".join([*block.lines, tail] if goes_on else block.lines).rstrip("\n")
         lines = self._formatted(block.kind, source, block.indent) if block.kind else []
@@ -310,7 +313,7 @@ class Streamed:
         return lines + self._formatted(kind, tail, _indent(kind, found))
 
     def _redrawn(self, rows: list[str], below: str) -> str:
-        """What turns the screen as it is into what is printed for good, with these rows below it."""
+        """Returns the output that replaces the drawn rows by the final text, these rows and the row below."""
         printed, self._out = "".join(self._out), []
         if not printed and (rows, below) == (self._drawn, self._drawn_below):
             return ""
@@ -322,23 +325,23 @@ class Streamed:
             start += "\x1b[J"
         if not rows and not below:
             return start + (printed or "\x1b[J")
-        # Without automatic wrapping, a character that is wider than we think cannot push the rows apart.
+        # Automatic wrapping is off, so that a character of unexpected width cannot add a row.
         return f"{start}{printed}\x1b[?7l{_laid(rows[same:], below)}\x1b[?7h"
 
 
 def _laid(rows: Sequence[str], below: str) -> str:
-    """Draws these rows over what is there, down to the end of the screen; the cursor ends after the last."""
+    """Returns the output that draws these rows and clears the screen below; the cursor ends after them."""
     if not rows:
         return f"{below}\x1b[J\r"
     shown = "".join(f"{row}\x1b[K\n" for row in rows[:-1])
     if not below:
         return f"{shown}{rows[-1]}\x1b[J"
-    # The last row comes last, which leaves the cursor at its end, however wide the terminal takes it to be.
+    # The last row is written last, so that the cursor is at its end, whatever its width on the terminal.
     return f"{shown}\n{below}\x1b[J\x1b[A\r{rows[-1]}\x1b[K"
 
 
 def _alike(rows: Sequence[str], drawn: Sequence[str]) -> int:
-    """How many rows from the top can stay, of those that both have before their last."""
+    """Returns the number of equal rows at the top; the last row of either list never counts."""
     most = max(0, min(len(rows), len(drawn)) - 1)
     return next((at for at in range(most) if rows[at] != drawn[at]), most)
 
@@ -348,17 +351,17 @@ def _kind(line: str) -> tuple[str, re.Match[str]]:
 
 
 def _indent(kind: str, found: re.Match[str]) -> int:
-    """The blanks before a list's marker."""
+    """Returns the number of blanks before the marker of a list item."""
     return len(found["indent"].expandtabs(4)) if kind == "item" else 0
 
 
 def _goes_on(block: _Block, line: str, kind: str, found: re.Match[str]) -> bool:
-    """Whether a line that is not blank belongs to the block under way."""
+    """Returns True if a line that is not blank belongs to the unfinished block."""
     if not block.kind or kind == "command":
         return False
     if block.kind == "item":
         margin = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         return margin >= block.indent + 2 or (kind == "text" and bool(block.lines[-1]))
     if kind == "item" and block.kind == "text":
-        return found["number"] not in {None, "1"}  # a year at the start of a line is no list
+        return found["number"] not in {None, "1"}  # a year at the start of a line begins no list
     return kind == "text" or kind == block.kind == "quote"

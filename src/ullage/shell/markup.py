@@ -1,15 +1,16 @@
-"""A block of Markdown or a line of code, as lines of styled text that fit a width."""
+"""Formats a block of Markdown or a line of code as lines of styled text that fit a width."""
 
 from __future__ import annotations
 
 import functools
 import re
 import textwrap
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from ullage.shell.screen import NARROWEST, neutral
+from ullage.shell.output import NARROWEST, neutral
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from rich.syntax import SyntaxTheme
 
 LONGEST_BLOCK = 10_000
-"""Characters beyond which a block is shown as it was written: nobody formats that much by hand."""
+"""The most characters of a block that is formatted; a longer one is shown as plain text."""
 _DEEP = re.compile(r"^[ \t>*+\-\d.)]{40}", re.MULTILINE)
-"""Nested so deep that a parser would give up and drop what is inside."""
+"""Start of a line that is nested so deeply that the parser would drop its content."""
 
 STYLES: Mapping[str, str] = {
     "h1": "bold underline",
@@ -38,12 +39,24 @@ STYLES: Mapping[str, str] = {
     "command": "bold",
 }
 
+_LANGUAGES = """
+ada asm awk bash bat c c# c++ clojure cmake cobol console cpp cs csharp css d dart diff docker dockerfile
+elixir elm erlang f# fortran fsharp go golang graphql groovy haskell hcl html http ini java javascript
+jinja js json jsx julia kotlin latex less lisp lua make makefile markdown matlab md mysql nginx nim nix
+objective-c ocaml pascal perl php postgres postgresql powershell prolog proto protobuf ps1 py pycon
+python python3 r rb rs rst ruby rust sass scala scheme scss sh shell shell-session sql swift tcl
+terraform tex toml ts tsx typescript udiff vim vue xml yaml yml zig zsh
+"""
+LANGUAGES = frozenset(_LANGUAGES.split())
+"""Languages whose code is coloured. Others are not, because some lexers are extremely slow."""
+
 JUSTIFY: Mapping[str, JustifyMethod] = {"right": "right", "center": "center"}
 LEAVES = frozenset({"inline", "fence", "code_block", "hr"})
+"""Types of tokens that have text of their own."""
 
 
 def block_lines(console: Console, source: str, width: int) -> list[Text]:
-    """The lines of a whole block of Markdown; of its source where it cannot be formatted."""
+    """Formats a whole block of Markdown; returns its plain source if it cannot be formatted."""
     if len(source) > LONGEST_BLOCK or _DEEP.search(source):
         return plain_lines(console, source, width)
     marked = console.color_system is None
@@ -52,33 +65,33 @@ def block_lines(console: Console, source: str, width: int) -> list[Text]:
 
 
 def plain_lines(console: Console, source: str, width: int, style: str = "") -> list[Text]:
-    """The lines of a text in which nothing is markup."""
+    """Wraps a text without reading markup in it."""
     return list(_wrapped(console, Text(source.rstrip("\n"), style=style), _Margin(), width))
 
 
 @functools.cache
 def _parser() -> MarkdownIt:
-    """A parser that lets nothing vanish: HTML, link definitions and images stay what was written."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - 20 ms that the first prompt need not pay
+    """Returns a parser that drops no text: HTML, link definitions and images are shown as written."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - saves 20 ms before the first prompt
 
     rules = ["html_block", "html_inline", "reference", "image"]
     return MarkdownIt("commonmark", {"maxNesting": 100}).enable(["strikethrough", "table"]).disable(rules)
 
 
 class _Margin(NamedTuple):
-    """What stands left of a block: before its first line, and before the others."""
+    """The text at the left of a block, such as a list marker: before its first line and before the others."""
 
     first: str = ""
     rest: str = ""
 
     @property
     def is_shown(self) -> bool:
-        """Whether the first line is behind us."""
+        """True if the first line of the block has been printed."""
         return self.first == self.rest
 
 
 def _wrapped(console: Console, text: Text, margin: _Margin, width: int) -> Iterator[Text]:
-    """A text broken into lines that fit behind the margin."""
+    """Yields a text as lines that fit the width, with the margin before each."""
     room = max(NARROWEST, width - len(margin.rest))
     before = margin.first
     for line in text.wrap(console, room, tab_size=4):
@@ -88,7 +101,7 @@ def _wrapped(console: Console, text: Text, margin: _Margin, width: int) -> Itera
 
 
 class _Walk:
-    """Goes over the tokens of a block; `marked` keeps the marks of markup where styles cannot show it."""
+    """Formats the tokens of a block; `marked` keeps the marks of the markup, for output without styles."""
 
     def __init__(self, console: Console, width: int, *, marked: bool) -> None:
         self._console = console
@@ -96,12 +109,12 @@ class _Walk:
         self._marked = marked
         self._margins = [_Margin()]
         self._numbers: list[int | None] = []
-        """The next number of each list that is open; None for bullets."""
+        """The next number of each open list; None for a list with bullets."""
         self._style = ""
         self._begun = False
 
     def lines(self, tokens: Sequence[Token]) -> Iterator[Text]:
-        """The lines of all blocks in these tokens."""
+        """Yields the lines of all blocks in these tokens."""
         index = 0
         while index < len(tokens):
             token = tokens[index]
@@ -126,7 +139,7 @@ class _Walk:
         self._style, self._begun = "", True
 
     def _move(self, token: Token) -> None:
-        """Into a list, an item or a quotation, or out of it."""
+        """Sets the margin and style where a list, an item, a quotation or a heading begins or ends."""
         first, rest = self._margins[-1]
         match token.type:
             case "bullet_list_open":
@@ -153,7 +166,7 @@ class _Walk:
         return f"{number:>2}. "
 
     def _table(self, tokens: Sequence[Token]) -> Iterator[Text]:
-        """A table as wide as it needs to be; a row a line of text where its columns do not fit."""
+        """Yields the lines of a table; if its columns do not fit, each row as a line of text."""
         rows: list[list[Text]] = []
         sides: list[str] = []
         for token in tokens:
@@ -176,7 +189,7 @@ class _Walk:
 def _grid(
     console: Console, rows: Sequence[Sequence[Text]], sides: Sequence[str], width: int
 ) -> Iterator[Text]:
-    from rich import box  # noqa: PLC0415 - only answers with tables pay for it
+    from rich import box  # noqa: PLC0415 - only answers with tables need it
     from rich.table import Table  # noqa: PLC0415 - see above
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
@@ -196,7 +209,7 @@ def _closing(tokens: Sequence[Token], start: int) -> int:
 
 
 def _leaf(token: Token, style: str, *, marked: bool) -> Text:
-    """What a block says, without its margin."""
+    """Returns the text of a block, without its margin."""
     if token.type == "hr":
         return Text("───", style=STYLES["marker"])
     if token.type == "inline":
@@ -207,7 +220,7 @@ def _leaf(token: Token, style: str, *, marked: bool) -> Text:
         return text
     code = neutral(token.content.rstrip("\n"))
     if token.type == "code_block":
-        code = textwrap.indent(code, "    ")  # the blanks that made it one
+        code = textwrap.indent(code, "    ")  # the parser removed the blanks that make it a code block
     return Text(code, style="" if marked else STYLES["code"])
 
 
@@ -230,34 +243,38 @@ def _inline(children: Sequence[Token], *, marked: bool) -> Text:
         elif token.type in {"softbreak", "hardbreak"}:
             text.append("\n")
         elif token.type == "code_inline":
-            said = f"{token.markup}{token.content}{token.markup}" if marked else token.content
-            text.append(neutral(said), style=" ".join([*styles, STYLES["code"]]))
+            code = f"{token.markup}{token.content}{token.markup}" if marked else token.content
+            text.append(neutral(code), style=" ".join([*styles, STYLES["code"]]))
         else:
             text.append(neutral(token.content), style=" ".join(styles))
     return text
 
 
 class Code:
-    """A block of code that is coloured line by line, each in view of a bounded stretch before it.
+    """Colours a block of code line by line; the lexer reads a few lines before each line again.
 
-    What a line looks like depends on the lines before it alone, so it can be printed once and for all.
+    The colours of a line depend only on the lines before it, so each line can be printed at once.
     """
 
     CONTEXT = 8
-    """Lines before the newest that the lexer sees again, at the least half of them."""
+    """The most lines before the current one that the lexer reads again; at least half of them."""
     LONGEST_CONTEXT = 120
-    """The same where a string or a comment goes over many lines."""
-    LONGEST_LINE = 1_000
-    """Characters from which a line was not made for eyes, and is not coloured."""
+    """The most lines that the lexer reads again inside a string or comment of many lines."""
+    LONGEST_LINE = 500
+    """The most characters of a line that is coloured."""
+    LONGEST_RUN = 80
+    """The number of blanks in a row from which a line is not coloured, because lexers are slow with them."""
+    SECONDS = 0.25
+    """If colouring a line takes longer than this, the rest of the block is not coloured."""
 
     def __init__(self, language: str, *, coloured: bool) -> None:
         self._lexer = _lexer(language) if coloured else None
         self._before: list[str] = []
 
     def line(self, line: str) -> Text:
-        """The next line, coloured."""
+        """Returns the next line in colour, and remembers it for the lines after it."""
         shown, inside = self._coloured(line)
-        if len(line) > self.LONGEST_LINE:
+        if not self._is_readable(line):
             self._before = []
             return shown
         self._before.append(line)
@@ -271,19 +288,24 @@ class Code:
         return shown
 
     def peek(self, line: str) -> Text:
-        """A line that is not whole yet, as it would be coloured now."""
+        """Returns an unfinished line in colour, without remembering it."""
         return self._coloured(line)[0]
 
+    def _is_readable(self, line: str) -> bool:
+        """Returns True if the line is short enough to be coloured."""
+        return len(line) <= self.LONGEST_LINE and not _LONG_RUN.search(line)
+
     def _coloured(self, line: str) -> tuple[Text, set[int]]:
-        """The line, and which lines of the stretch begin within a string or a comment."""
+        """Returns the line in colour, and the numbers of lines that begin inside a string or a comment."""
         shown, inside = Text(line, no_wrap=True, end=""), set[int]()
-        if self._lexer is None or len(line) > self.LONGEST_LINE:
+        if self._lexer is None or not self._is_readable(line):
             return shown, inside
         from pygments.token import Comment, String  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
 
         source = "\n".join([*self._before, line, ""])
         start, number = len(source) - len(line) - 1, 0
         theme = _theme()
+        since = time.thread_time()
         for at, kind, value in self._lexer.get_tokens_unprocessed(source):
             breaks = value.count("\n")
             if breaks and (kind in String or kind in Comment.Multiline):
@@ -291,12 +313,17 @@ class Code:
             number += breaks
             if at + len(value) > start:
                 shown.stylize(theme.get_style_for_token(kind), max(0, at - start), at + len(value) - start)
+        if time.thread_time() - since > self.SECONDS:
+            self._lexer = None
         return shown, inside
+
+
+_LONG_RUN = re.compile(rf"\s{{{Code.LONGEST_RUN},}}")
 
 
 @functools.cache
 def _theme() -> SyntaxTheme:
-    from rich.syntax import Syntax  # noqa: PLC0415 - 40 ms that only coloured code pays for
+    from rich.syntax import Syntax  # noqa: PLC0415 - takes 40 ms, and only coloured code needs it
 
     return Syntax.get_theme("ansi_dark")
 
@@ -306,7 +333,9 @@ def _lexer(language: str) -> Any:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # noqa: PLC0415 - only code
 
+    if language not in LANGUAGES:
+        return None
     try:
-        return get_lexer_by_name(language) if language else None
+        return get_lexer_by_name(language)
     except ClassNotFound:
         return None

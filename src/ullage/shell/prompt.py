@@ -1,13 +1,13 @@
-"""The line that a person types: edited, completed and remembered on a terminal, read as it is elsewhere."""
+"""Reads input lines: with editing, completion and history in a terminal, plainly from a pipe or file."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.shell.apart import apart
+from ullage.shell.detached import run_detached
 from ullage.shell.history import remembering, secure
-from ullage.shell.screen import neutral
+from ullage.shell.output import neutral
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 MARK = "> "
 MORE = ". "
-"""Before each further line of the same input."""
+"""Mark before each further line of the same input."""
 PATIENCE = 5.0
-"""Seconds until what completes is given up, as in a folder whose server does not answer."""
+"""Seconds until a completion is given up, for example in a network folder that does not answer."""
 
 _FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 _OPENS = frozenset(" \t\n=(:,;|&{[")
-"""What stands before a quotation mark that opens; within a word it is an apostrophe, or inches."""
+"""Characters before an opening quotation mark; after any other, it is an apostrophe or an inch sign."""
 
 
 class Suggestion(NamedTuple):
@@ -38,23 +38,22 @@ class Suggestion(NamedTuple):
     text: str
     replaces: int = 0
     display: str = ""
-    """What the menu shows in its place."""
+    """The menu shows this instead of `text`, if it is not empty."""
     note: str = ""
-    """A few words beside it."""
+    """A short explanation that the menu shows beside it."""
 
 
 def is_open(text: str) -> bool:
-    """Whether the input goes on in the next line: after a backslash, in a fence, or within quotation marks.
+    """Returns True if the text needs another line: after a backslash, in a code fence, or in quotation marks.
 
-    Two empty lines at the end close quotation marks, so that nobody is caught by a stray one; a fence ends
-    with its end only, as code has empty lines.
+    Two empty lines at the end close quotation marks, so that a stray one does not trap the user. They do not
+    close a fence, because code contains empty lines.
     """
     return is_joined(text) or (not text.endswith("\n\n") and _is_quoted(text))
 
 
 def is_joined(text: str) -> bool:
-    """Whether the next line belongs to it by its own signs: a backslash at the end, which no other escapes,
-    or a fence without an end."""
+    """Returns True if the text ends with an unescaped backslash or inside a code fence."""
     backslashes = len(text) - len(text.rstrip("\\"))
     return backslashes % 2 == 1 or len(_FENCE.findall(text)) % 2 == 1
 
@@ -75,7 +74,7 @@ def _is_quoted(text: str) -> bool:
 
 
 class Prompt:
-    """Reads what is typed; `read` gives one input at a time, and None when there are no more."""
+    """Reads the user's input: `read` returns one input at a time, and None at the end."""
 
     def __init__(
         self,
@@ -95,10 +94,11 @@ class Prompt:
         self._most_history = most_history
         self._session: PromptSession[str] | None = None
         self._unkept: OSError | None = None
-        """Why the last input was not kept, until that is told."""
-        self._has_told = False
+        """The error that kept the last input out of the history; None after it was reported."""
+        self._has_reported = False
+        """True once a notice has said that the history is not saved."""
         self._shown = ""
-        """The status as it was when the prompt appeared; a key press does not ask for it again."""
+        """The status line, computed when the prompt appeared and not again at each key press."""
 
     def read(
         self,
@@ -107,10 +107,10 @@ class Prompt:
         run: Callable[[Coroutine[Any, Any, str]], str] | None = None,
         behind: Callable[[], None] | None = None,
     ) -> str | None:
-        """The next input, which may have several lines; None at Ctrl-D or at the end of a file.
+        """Returns the next input, which may have several lines; None after Ctrl-D or at the end of a file.
 
-        `default` is put into the line to be edited. `run` runs the prompt on a loop, so that what else
-        lives there goes on meanwhile; `behind` is called there as soon as the prompt can be seen.
+        The prompt begins with the text `default`, which the user can edit. `run` runs the prompt on an event
+        loop, so that other tasks of the loop continue. `behind` is called there once the prompt is visible.
         """
         if not self._screen.is_interactive:
             return self._read_plain()
@@ -124,15 +124,15 @@ class Prompt:
 
             run = asyncio.run
         try:
-            # Where a loop is given, so is somebody who hears Ctrl-C: there is no moment in which nobody does.
+            # A caller that passes a loop also handles Ctrl-C, so that no press is lost in between.
             return run(session.prompt_async(default=default, handle_sigint=alone))
         except EOFError:
             return None
         finally:
             self._tell_unkept()
 
-    def told(self, error: BaseException | None) -> None:
-        """What was behind the prompt is there: the status is looked at again, or the prompt ends with why."""
+    def refresh(self, error: BaseException | None) -> None:
+        """Updates the status line because the shell is open now, or ends the prompt with `error`."""
         session = self._session
         if session is None or not session.app.is_running or session.app.is_done:
             return
@@ -143,17 +143,17 @@ class Prompt:
         session.app.invalidate()
 
     def _tell_unkept(self) -> None:
-        """Says once that what was typed is not kept, where that is so."""
+        """Prints once that the history is not saved, if that is so."""
         why, self._unkept = self._unkept, None
-        if why is not None and not self._has_told:
-            self._has_told = True
-            self._screen.dim(f"what you type is not kept: {self._history_path}: {why.strerror}")
+        if why is not None and not self._has_reported:
+            self._has_reported = True
+            self._screen.dim(f"the history of your input is not saved: {self._history_path}: {why.strerror}")
 
     def _failed(self, why: OSError) -> None:
-        self._unkept = why  # told when the prompt is left: now it stands on the screen
+        self._unkept = why  # printed after the prompt has ended; now it would disturb the prompt
 
     def _read_plain(self) -> str | None:
-        """A line, with those that are joined to it; quotation marks do not, as nobody could close them."""
+        """Reads a line and the lines joined to it by a backslash or a code fence; not by quotation marks."""
         lines: list[str] = []
         while line := self._screen.keyboard.readline():
             lines.append(line.removesuffix("\n").removesuffix("\r"))
@@ -174,7 +174,7 @@ class Prompt:
             ],
             multiline=True,
             history=self._history(),
-            auto_suggest=None if plain else _earlier(),  # it would look like what was typed
+            auto_suggest=None if plain else _earlier(),  # without colour it would look like typed text
             completer=_completer(self._complete),
             complete_while_typing=False,
             reserve_space_for_menu=6,
@@ -193,7 +193,7 @@ class Prompt:
             color_depth=ColorDepth.DEPTH_1_BIT if plain else None,
             enable_history_search=True,
         )
-        # A terminal that does not tell its cursor's position gets the status at the right, and no warning.
+        # If the terminal does not report its cursor's position, the status is at the right; no warning.
         session.app.renderer.cpr_not_supported_callback = session.app.invalidate
         return session
 
@@ -225,7 +225,7 @@ class Prompt:
 
         @bound.add("enter", filter=completion_is_selected)
         def _(event: KeyPressEvent) -> None:
-            event.current_buffer.complete_state = None  # the choice stands, and is not sent yet
+            event.current_buffer.complete_state = None  # accepts the completion without sending the line
 
         @bound.add("escape", "enter")
         def _(event: KeyPressEvent) -> None:
@@ -242,7 +242,7 @@ class Prompt:
         return [("", self._line(self._columns() - 1))]
 
     def _beside(self) -> Any:
-        """The status at the right of the line, where the terminal leaves no place below it."""
+        """Returns the status for the right end of the line, if the terminal cannot show it below."""
         from prompt_toolkit.renderer import CPR_Support  # noqa: PLC0415 - see _opened
 
         session = self._session
@@ -262,7 +262,7 @@ class Prompt:
 
 
 def _once(call: Callable[[], None]) -> Callable[[object], None]:
-    """What an event calls at its first time, and never again."""
+    """Returns an event handler that calls `call` at the first event only."""
     calls = [call]
 
     def happened(_: object) -> None:
@@ -276,7 +276,7 @@ def _earlier() -> AutoSuggest:
     from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion  # noqa: PLC0415 - see Prompt._opened
 
     class Earlier(AutoSuggest):
-        """Shows the rest of the latest input that begins as this one does; the right arrow takes it."""
+        """Suggests the rest of the latest input with the same beginning; the right arrow key accepts it."""
 
         def get_suggestion(self, buffer: Any, document: Any) -> Suggestion | None:
             typed = document.text
@@ -294,7 +294,7 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
     from prompt_toolkit.completion import Completer, Completion  # noqa: PLC0415 - see Prompt._opened
 
     class Injected(Completer):
-        """Asks the function that the shell gave."""
+        """Completes with the function `complete`."""
 
         def get_completions(self, document: Any, _event: Any) -> Iterable[Completion]:
             return [
@@ -315,10 +315,10 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
 
 
 async def _found(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
-    """What a function finds; nothing where it takes too long."""
+    """Runs `find` in a thread and returns its result; empty if it takes longer than PATIENCE."""
     import asyncio  # noqa: PLC0415 - see Prompt.read
 
     try:
-        return await asyncio.wait_for(apart(find), PATIENCE)
+        return await asyncio.wait_for(run_detached(find), PATIENCE)
     except TimeoutError:
         return ()

@@ -1,126 +1,77 @@
-"""What the shell shows goes through here: its width, its colours, and nothing that a terminal would obey."""
+"""The screen of the shell: prints text without control characters, and asks the user questions."""
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import select
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError
-from ullage.shell.interrupting import leave, on_press
+from ullage.shell.interrupts import leave, on_press
+from ullage.shell.output import WIDEST, neutral, size, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import IO, TextIO
+    from typing import TextIO
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.text import Text
 
     from ullage.shell.markdown import Streamed
 
-WIDEST = 120
-"""Lines longer than this are hard to read on any screen."""
 FOLLOWS = 0.15
-"""Seconds within which another key follows while somebody types."""
-NARROWEST = 10
-"""Below this many columns, lines are left to the terminal to break."""
-
-# Controls, line separators, marks that reorder or hide text, lone surrogates. The joiners that scripts and
-# emoji need (U+200C, U+200D) are not among them.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
+"""Seconds within which the next key arrives if the user is typing a line."""
 
 
 class NoTerminal(UllageError):  # noqa: N818 - the same form as the other errors
-    """A question that only a person can answer, where there is no terminal to ask on."""
+    """A question needs an answer from the user, but there is no terminal."""
 
     def __init__(self, question: str) -> None:
         self.question = question
         super().__init__(
-            f"there is no terminal to ask {question!r} on. Run ullage in a terminal, or allow it beforehand."
+            f"The question {question!r} needs a terminal. Run ullage in a terminal, or allow it beforehand."
         )
 
 
-class Size(NamedTuple):
-    """The cells of a terminal."""
-
-    columns: int
-    rows: int
-
-
-def neutral(text: str) -> str:
-    """Text with a visible sign for each character that would move a cursor, ring a bell or hide something."""
-    return _UNSAFE.sub(_sign, text)
-
-
-def _sign(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else "�"
-
-
-def size(console: Console) -> Size:
-    """The terminal as large as it is now; what the console believes where there is no terminal to ask."""
-    if console.is_terminal:
-        try:
-            now = os.get_terminal_size(console.file.fileno())
-        except (OSError, ValueError):  # a file that has no descriptor, or one that is closed
-            now = os.terminal_size((0, 0))
-        if now.columns > 0 and now.lines > 0:
-            return Size(now.columns, now.lines)
-    return Size(*console.size)
-
-
-def write(file: IO[str], text: str) -> None:
-    """Writes and flushes; a character that the file's encoding lacks becomes a question mark."""
-    try:
-        file.write(text)
-    except UnicodeEncodeError:
-        encoding = getattr(file, "encoding", None) or "ascii"
-        file.write(text.encode(encoding, "replace").decode(encoding))
-    file.flush()
-
-
 class Screen:
-    """A terminal for people, or the plain file that stands in its place."""
+    """The terminal of the user, or a plain file if there is no terminal."""
 
     def __init__(self, console: Console, *, keyboard: TextIO | None = None) -> None:
         self.console = console
         self.keyboard: TextIO = keyboard or sys.stdin or io.StringIO()
-        """Where answers and lines of input come from; nothing comes where standard input is closed."""
+        """Source of key presses and input lines; empty if standard input is closed."""
         self._answer: Streamed | None = None
         self._is_quiet = False
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what is shown is seen on a terminal."""
+        """True if the output goes to a terminal."""
         return self.console.is_terminal
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person can be asked: a terminal on both sides."""
+        """True if the user can be asked: input and output are terminals."""
         keyboard = self.keyboard
         return self.is_terminal and not keyboard.closed and keyboard.isatty()
 
     @property
     def has_colour(self) -> bool:
-        """Whether styles may be used at all."""
+        """True if the output may have colours."""
         return self.console.color_system is not None and not self.console.no_color
 
     @property
     def width(self) -> int:
-        """The columns that may be filled, as the terminal is now."""
+        """Usable columns of the terminal at its current size."""
         return min(size(self.console).columns, WIDEST)
 
     def say(self, renderable: RenderableType) -> None:
-        """Prints something, made harmless; in a plain file without the blanks that fill a line up."""
+        """Prints a text or a rich object without control characters.
+
+        In a plain file, lines have no trailing blanks.
+        """
         self._settle()
         shown = _styled(neutral(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
         with self.console.capture() as captured:
@@ -131,30 +82,30 @@ class Screen:
         write(self.console.file, text)
 
     def dim(self, line: str) -> None:
-        """Prints a remark in the margin of the conversation."""
+        """Prints a notice on one dim line."""
         self.say(_line(line, "dim"))
 
     def error(self, line: str) -> None:
-        """Prints what went wrong."""
+        """Prints an error message on one red line."""
         self.say(_line(line, "red"))
 
     def answer(self, below: Callable[[], str] | None = None) -> Streamed:
-        """The place where the next answer appears as it comes, with what `below` tells on a row under it."""
-        from ullage.shell.markdown import Streamed  # noqa: PLC0415 - 40 ms that the first prompt need not pay
+        """Returns the view of the next answer, with the text of `below` on the row under it."""
+        from ullage.shell.markdown import Streamed  # noqa: PLC0415 - saves 40 ms before the first prompt
 
         self._answer = Streamed(self.console, below=below)
         return self._answer
 
     def _settle(self) -> None:
-        """What has come of an answer is printed for good before anything else: both own the cursor's row."""
+        """Finishes the drawing of an answer before other output, because both use the row of the cursor."""
         if self._answer is not None:
             self._answer.end()
 
     def ask(self, question: str, choices: Mapping[str, str], *, refuse: str | None = None) -> str:
-        """The key of the choice that a person makes with one key press.
+        """Asks the user to press the key of a choice; returns that key.
 
-        `refuse` is the choice that Escape, Ctrl-C and Ctrl-D stand for, and the answer where there is no
-        terminal; without it there is NoTerminal or KeyboardInterrupt instead.
+        `refuse` is the choice that Escape, Ctrl-C and Ctrl-D stand for, and the result if there is no
+        terminal. If it is None, these raise KeyboardInterrupt and NoTerminal.
         """
         if refuse is not None and refuse not in choices:
             raise ValueError(f"the refusing choice {refuse!r} is not among {', '.join(choices)}")
@@ -163,7 +114,9 @@ class Screen:
                 raise NoTerminal(question)
             return refuse
         self._settle()
-        with keys(self.keyboard) as handle:  # before it is drawn: a key pressed as soon as it is seen counts
+        with keys(
+            self.keyboard
+        ) as handle:  # first, so that no key pressed after the question appears is lost
             write(self.console.file, self._drawn(question, choices))
             key = _pressed(handle, choices)
         chosen = refuse if key is None else key
@@ -173,9 +126,9 @@ class Screen:
         return chosen
 
     def line(self, question: str) -> str:
-        """A line that a person types; empty at Ctrl-C, at Ctrl-D, and where there is no terminal.
+        """Asks the user for a line; returns an empty text after Ctrl-C or Ctrl-D, or if there is no terminal.
 
-        What was typed before the question could be read is not an answer to it.
+        Keys that were pressed before the question appeared are discarded.
         """
         if not self.is_interactive:
             return ""
@@ -183,16 +136,16 @@ class Screen:
 
         self._settle()
         termios.tcflush(self.keyboard.fileno(), termios.TCIFLUSH)
-        write(self.console.file, neutral(question))
         try:
-            with self.loud(), on_press(leave):
+            with self.loud(), on_press(leave):  # first, so that Ctrl-C works once the question appears
+                write(self.console.file, neutral(question))
                 return self.keyboard.readline().strip()
         except KeyboardInterrupt:
             write(self.console.file, "\n")
             return ""
 
     def _drawn(self, question: str, choices: Mapping[str, str]) -> str:
-        """The question on a line, what may be answered on the next, where the cursor waits."""
+        """Draws the question on one line and the choices on the next."""
         text = _line(question, "bold").append("\n ")
         for key, label in choices.items():
             text.append(f" [{neutral(key)}] ", style="cyan").append(neutral(label))
@@ -202,10 +155,10 @@ class Screen:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Keys pressed meanwhile do not appear in what is shown, and wait for the next prompt.
+        """Turns the terminal's echo off inside the with block; keys wait for the next prompt.
 
-        Nor does Ctrl-C throw away what was written and is still on its way to the terminal. Within what is
-        quiet already this does nothing: whoever made it so ends it, whichever of the two is left first.
+        Ctrl-C then does not discard output that is on its way to the terminal. Inside another quiet block
+        this does nothing, and the outer block turns the echo on again.
         """
         if self._is_quiet or not self.is_interactive:
             yield
@@ -221,7 +174,7 @@ class Screen:
 
     @contextmanager
     def loud(self) -> Iterator[None]:
-        """Within what is quiet: all is as usual, for a command or a line that is typed."""
+        """Turns the echo on again inside a quiet block, for a command or a line that the user types."""
         if not self.is_interactive:
             yield
             return
@@ -232,7 +185,7 @@ class Screen:
 
 
 class _Harmless:
-    """Something to show, whatever texts are in it."""
+    """A rich object whose control characters are replaced by visible signs."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self._renderable = renderable
@@ -244,9 +197,9 @@ class _Harmless:
 
 
 def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
-    """The choice whose key is pressed; None for Escape, Ctrl-C, Ctrl-D and a terminal that is gone.
+    """Waits for the key of a choice; returns None after Escape, Ctrl-C or Ctrl-D, or if the terminal is gone.
 
-    A key that others follow at once is not meant for the question: somebody is in the middle of a line.
+    Keys in quick succession are ignored: the user is typing a line and has not read the question.
     """
     while True:
         try:
@@ -275,7 +228,10 @@ def _styled(text: str, style: str = "") -> Text:
 
 @contextmanager
 def keys(keyboard: TextIO) -> Iterator[int]:
-    """The descriptor of a terminal that hands over each key press, unseen; typed ahead counts for nothing."""
+    """Yields the descriptor of a terminal that returns each key at once and without echo.
+
+    Keys that were pressed before are discarded.
+    """
     import termios  # noqa: PLC0415 - not on every platform
 
     handle = keyboard.fileno()
@@ -286,7 +242,7 @@ def keys(keyboard: TextIO) -> Iterator[int]:
 
 @contextmanager
 def _changed(handle: int, *, off: int = 0, on: int = 0) -> Iterator[None]:
-    """A terminal without these local modes and with those, which afterwards are as they were."""
+    """Turns local modes of a terminal off and on inside the with block, and restores them after it."""
     import termios  # noqa: PLC0415 - not on every platform
 
     before = termios.tcgetattr(handle)

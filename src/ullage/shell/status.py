@@ -1,4 +1,4 @@
-"""The status line: a template filled with what is known, honest about what is estimated or unknown."""
+"""The status line: a template with variables. `~` marks estimates and `?` unknown values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.config.documents import contents
 from ullage.config.problems import InvalidSettings, Problem
 from ullage.errors import ConfigurationError
-from ullage.shell.screen import neutral
+from ullage.shell.output import neutral
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,29 +22,30 @@ if TYPE_CHECKING:
 DEFAULT = "{model} · {ctx_used}/{ctx_max} {ctx_percent} · {session_cost} · {cwd} {git}"
 UNKNOWN = "?"
 LONGEST_HEAD = 1_024
-"""Bytes of a HEAD that are read; a real one is a hundred."""
+"""The most bytes that are read of git's file HEAD; a real one has about a hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value that knows whether it was measured."""
+    """A value of the status line, with a mark if it is an estimate."""
 
     value: object
-    """None where it is unknown."""
+    """None if the value is unknown."""
     estimate: bool = False
+    """True if the value is an estimate."""
 
 
-class Variable(NamedTuple):
-    """How a variable of the template is shown."""
+class StatusVariable(NamedTuple):
+    """A variable of the template: its description for the documentation, and its format."""
 
     about: str
     form: Callable[[object], str]
     unknown: str = ""
-    """What stands for None; nothing where it leaves the line together with its separators."""
+    """The text for None. If it is empty, the variable disappears together with its separators."""
 
 
 def tokens(value: object) -> str:
-    """A count in at most four digits: 999, 12.3k, 128k, 1M."""
+    """Formats a count with at most four characters and a unit: 999, 12.3k, 128k, 1M."""
     count = int(str(value))
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if count >= size * 0.9995:
@@ -53,12 +55,12 @@ def tokens(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """A count of tokens that come out, which stands beside one of those that went in."""
+    """Formats a count of output tokens; "out" distinguishes it from the input tokens beside it."""
     return f"{tokens(value)} out"
 
 
 def dollars(value: object) -> str:
-    """An amount with two digits, or four where nothing is before them; never rounded down to nothing."""
+    """Formats an amount with two decimals, or four below a dollar; never rounds a cost down to $0."""
     amount = Decimal(str(value))
     if amount == 0:
         return "$0"
@@ -68,42 +70,43 @@ def dollars(value: object) -> str:
 
 
 def percent(value: object) -> str:
-    """A share of a hundred; full only when it is full."""
+    """Formats a percentage; rounds up to 100% only if the value is 100."""
     share = float(str(value))
     if 0 < share < 1:
         return "<1%"
     return f"{int(share) if 99 < share < 100 else round(share)}%"
 
 
-def place(value: object) -> str:
-    """A folder, with ~ for the user's own."""
-    folder, home = Path(str(value)), Path.home()
-    return f"~/{folder.relative_to(home)}".removesuffix("/.") if folder.is_relative_to(home) else str(folder)
+def folder(value: object) -> str:
+    """Formats a path, with ~ for the user's home folder."""
+    path, home = Path(str(value)), Path.home()
+    return f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
 
 
-VARIABLES: Mapping[str, Variable] = {
-    "model": Variable("the model that answers", str),
-    "ctx_used": Variable("tokens that the next request begins with", tokens, UNKNOWN),
-    "ctx_max": Variable("the most tokens that a request may have", tokens, UNKNOWN),
-    "ctx_free": Variable("tokens that are left of them", tokens, UNKNOWN),
-    "ctx_percent": Variable("how full that is", percent),
-    "output_tokens": Variable("tokens of the answer so far, while it comes", written),
-    "cost": Variable("dollars of the last answer", dollars, UNKNOWN),
-    "session_cost": Variable("dollars of the session", dollars, UNKNOWN),
-    "session": Variable("the session's name", str),
-    "mode": Variable("what the shell is at, such as a goal", str),
-    "cwd": Variable("the working folder", place),
-    "git": Variable("the branch there", str),
+VARIABLES: Mapping[str, StatusVariable] = {
+    "model": StatusVariable("name of the current model", str),
+    "ctx_used": StatusVariable("tokens of the next request, without your question", tokens, UNKNOWN),
+    "ctx_max": StatusVariable("limit: the most input tokens of a request", tokens, UNKNOWN),
+    "ctx_free": StatusVariable("tokens that are free below the limit", tokens, UNKNOWN),
+    "ctx_percent": StatusVariable("used share of the limit, in percent", percent),
+    "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", written),
+    "cost": StatusVariable("cost of the last answer, in dollars", dollars, UNKNOWN),
+    "session_cost": StatusVariable("cost of the session, in dollars", dollars, UNKNOWN),
+    "session": StatusVariable("first 8 characters of the session's id", str),
+    "mode": StatusVariable("`goal` while the shell works on a goal", str),
+    "cwd": StatusVariable("working folder", folder),
+    "git": StatusVariable("git branch of the working folder", str),
 }
+"""Name → variable that a template may contain."""
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """The template with these values; what is missing goes, and the separators around it with it.
+    """Fills the template. A variable that is not in `values` disappears together with its separators.
 
-    A value is plain or a Figure. One that is not in `values` is missing; None is unknown: `?` for sums.
+    A value is a plain value or a Figure. None means unknown, which is shown as `?` for counts and costs.
     """
     shown: list[tuple[str, str]] = []
-    """Each part with the separator before it."""
+    """Pairs of a separator and the part after it."""
     between = ""
     for separator, part in _parts(check(template)):
         between = max(between, separator, key=_weight)
@@ -115,7 +118,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raises InvalidSettings, with its place, where the template of the configuration cannot be filled."""
+    """Raises InvalidSettings, with the position in the file, if the configured template is invalid."""
     try:
         check(settings.shell.status)
     except ConfigurationError as error:
@@ -123,55 +126,56 @@ def check_settings(settings: Settings) -> None:
         raise InvalidSettings([Problem(settings.source(*path), path, str(error))]) from error
 
 
-def check(template: str) -> list[Piece]:
-    """The pieces of a template; raises ConfigurationError for one that cannot be filled."""
+def check(template: str) -> list[TemplatePiece]:
+    """Returns the pieces of a template; raises ConfigurationError if the template is invalid."""
     known = ", ".join(VARIABLES)
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError as error:
         raise ConfigurationError(
-            f"status template {template!r}: {error}; write {{{{ and }}}} for braces"
+            f"invalid status template {template!r}: {error}; write {{{{ and }}}} for braces"
         ) from None
-    pieces: list[Piece] = []
+    pieces: list[TemplatePiece] = []
     for literal, name, spec, conversion in parsed:
         if literal:
-            pieces.append(Piece(literal))
+            pieces.append(TemplatePiece(literal))
         if name is None:
             continue
         if name not in VARIABLES:
-            raise ConfigurationError(f"status template: unknown variable {{{name}}}; known are {known}")
-        if spec or conversion:
             raise ConfigurationError(
-                f"status template: {{{name}}} takes no format; write it as it stands here"
+                f"status template: unknown variable {{{name}}}; the variables are {known}"
             )
-        pieces.append(Piece(name, is_variable=True))
+        if spec or conversion:
+            raise ConfigurationError(f"status template: {{{name}}} takes no format; write {{{name}}} alone")
+        pieces.append(TemplatePiece(name, is_variable=True))
     return pieces
 
 
-class Piece(NamedTuple):
-    """A variable's name, or text between variables."""
+class TemplatePiece(NamedTuple):
+    """The name of a variable, or text between variables."""
 
     text: str
     is_variable: bool = False
 
 
-# A part is what stands or goes together: a variable with the signs and words that touch it.
+# A part is a variable with the signs and words that touch it. All of a part is shown, or nothing of it.
 
 _SEPARATOR = re.compile(r"(\s*[·•|│┃‖—–]\s*|\s+)")
 
 
 def _weight(separator: str) -> tuple[bool, int]:
-    """A sign separates more than blanks, and more blanks more than fewer."""
+    """Returns a sort key: a separator with a sign comes after blanks, and a longer one after a shorter."""
     return bool(separator.strip()), len(separator)
 
 
-def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Piece]]]:
-    """The template's parts, each with the separator before it.
+def _parts(pieces: Sequence[TemplatePiece]) -> Iterator[tuple[str, list[TemplatePiece]]]:
+    """Yields the parts of a template, each with the separator before it.
 
-    Words without a variable belong to the next part, up to a sign that separates; or to the last, before one.
+    Words without a variable belong to the next part. If a separating sign comes before that part, they belong
+    to the previous one.
     """
     groups = _split(pieces)
-    part: list[Piece] = []
+    part: list[TemplatePiece] = []
     before = ""
     for index, (separator, words) in enumerate(groups):
         if part and (separator.strip() or any(each.is_variable for each in part)):
@@ -180,15 +184,15 @@ def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[str, list[Piece]]]:
                 yield before, part
                 part = []
         if part:
-            part = [*part, Piece(separator), *words]
+            part = [*part, TemplatePiece(separator), *words]
         else:
             before, part = separator, words
     if part:
         yield before, part
 
 
-def _split(pieces: Sequence[Piece]) -> list[tuple[str, list[Piece]]]:
-    groups: list[tuple[str, list[Piece]]] = [("", [])]
+def _split(pieces: Sequence[TemplatePiece]) -> list[tuple[str, list[TemplatePiece]]]:
+    groups: list[tuple[str, list[TemplatePiece]]] = [("", [])]
     for piece in pieces:
         if piece.is_variable:
             groups[-1][1].append(piece)
@@ -197,32 +201,34 @@ def _split(pieces: Sequence[Piece]) -> list[tuple[str, list[Piece]]]:
             if index % 2:
                 groups.append((text, []))
             elif text:
-                groups[-1][1].append(Piece(text))
+                groups[-1][1].append(TemplatePiece(text))
     return [group for group in groups if group[1]]
 
 
-def _until_sign(groups: Sequence[tuple[str, list[Piece]]]) -> Sequence[tuple[str, list[Piece]]]:
+def _until_sign(
+    groups: Sequence[tuple[str, list[TemplatePiece]]],
+) -> Sequence[tuple[str, list[TemplatePiece]]]:
     end = next((at for at, (separator, _) in enumerate(groups) if separator.strip()), len(groups))
     return groups[:end]
 
 
-def _filled(part: Sequence[Piece], values: Mapping[str, object]) -> str:
-    """The part; empty when none of its variables has a value."""
-    said: list[Piece] = []
+def _filled(part: Sequence[TemplatePiece], values: Mapping[str, object]) -> str:
+    """Returns the part with its values; empty if none of its variables has a value."""
+    said: list[TemplatePiece] = []
     for piece in part:
         if not piece.is_variable:
             said.append(piece)
         elif text := _shown(piece.text, values):
-            said.append(Piece(text, is_variable=True))
+            said.append(TemplatePiece(text, is_variable=True))
         elif said and not said[-1].is_variable and any(each.is_variable for each in said):
-            said.pop()  # the sign between the value before and the one that is missing
+            said.pop()  # the sign between the previous value and the missing one
         else:
-            said.append(Piece(""))
+            said.append(TemplatePiece(""))
     if not any(piece.is_variable for piece in part):
         return "".join(piece.text for piece in part)
     if not any(piece.is_variable for piece in said):
         return ""
-    while said and not said[0].text:  # the first value is missing: the sign after it goes
+    while said and not said[0].text:  # the first value is missing: the sign after it is removed as well
         del said[:2]
     return "".join(piece.text for piece in said)
 
@@ -240,13 +246,16 @@ def _shown(name: str, values: Mapping[str, object]) -> str:
 
 
 def git_branch(folder: Path) -> str | None:
-    """The branch checked out there, or the start of the commit; None outside a repository. Runs nothing."""
+    """Returns the branch of a folder, or 8 digits of its commit; None outside a repository.
+
+    It reads git's files and runs no program.
+    """
     for parent in (folder, *folder.parents):
         entry = parent / ".git"
         try:
             if entry.is_dir():
                 return _head(entry)
-            if entry.is_file():  # a worktree or a submodule names its own folder
+            if entry.is_file():  # in a worktree or a submodule, .git is a file that names the real folder
                 named = _start(entry).partition("gitdir:")[2].strip()
                 return _head(parent / named) if named else None
         except OSError:
@@ -261,5 +270,5 @@ def _head(folder: Path) -> str | None:
 
 
 def _start(file: Path) -> str:
-    with file.open("rb") as stream:
-        return stream.read(LONGEST_HEAD).decode(errors="replace")
+    content, _ = contents(file, LONGEST_HEAD, regular=True)  # reading a pipe would block
+    return content.decode(errors="replace")

@@ -1,69 +1,114 @@
-"""Where conversations, pieces, accounts and what was learned are kept.
+"""Durable storage of conversations, pieces, accounts, calibration and gateway keys.
 
     with store.open() as kept:
         context = Context(journal=kept.journal, session="…")
 
-A change is on the disk when the call that makes it returns. Any number of threads and processes may use the
-same file at once.
+A change is on the disk when its call returns. Any number of threads and processes may use the same store at
+once: a file on one machine (SQLite), or a server for many (PostgreSQL).
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ullage.store.database import Database
-from ullage.store.files import located
-from ullage.store.sessions import Session, latest
-from ullage.store.settings import Preferences, SqliteShelf
+from ullage.store.database import SqliteDatabase
+from ullage.store.files import is_postgres, located
+from ullage.store.sessions import Session, event_rows, latest, salvage
+from ullage.store.settings import PreferenceStore, StoredShelf
+from ullage.store.values import column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ullage.context.journal import Journal
     from ullage.cost.book import Book
+    from ullage.store.connection import Database
+    from ullage.store.keys import KeyStore
     from ullage.tokens.calibration import Shelf
 
 __all__ = ["Session", "Store", "open"]
 
 
 class Store:
-    """One place for everything that must last; each part is a small interface of its own."""
+    """All durable data, in a file or on a server. Each part has a small interface of its own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.preferences = Preferences(database)
-        """What the user set."""
-        self.calibration: Shelf = SqliteShelf(database)
-        """What was learned about the counts of each endpoint and model."""
+        self._closing = ExitStack()
+        self._closing.callback(database.close)
+        self.preferences = PreferenceStore(database)
+        """Settings that the user changed in the shell."""
+        self.calibration: Shelf = StoredShelf(database)
+        """TargetHistory corrections of token counts, by endpoint and model."""
 
     @cached_property
     def journal(self) -> Journal:
-        """Conversations, pieces, and what is remembered."""
-        from ullage.store.journal import SqliteJournal  # noqa: PLC0415 - a prompt comes before a conversation
+        """Conversations, pieces and remembered items."""
+        from ullage.store.journal import StoredJournal  # noqa: PLC0415 - the prompt does not need it
 
-        return SqliteJournal(self._database)
+        return StoredJournal(self._database)
 
     @cached_property
     def book(self) -> Book:
         """Accounts, reservations and caps."""
-        from ullage.store.book import SqliteBook  # noqa: PLC0415 - the same
+        from ullage.store.book import StoredBook  # noqa: PLC0415 - the same
 
-        return SqliteBook(self._database)
+        book = StoredBook(self._database)
+        self._closing.callback(book.close)
+        return book
+
+    @cached_property
+    def keys(self) -> KeyStore:
+        """Gateway keys."""
+        from ullage.store.keys import KeyStore  # noqa: PLC0415 - the same
+
+        return KeyStore(self._database)
 
     @property
     def path(self) -> Path | None:
-        """Its file; None where it lives in the memory of this process."""
+        """Path of the file; None for a store in memory or on a server."""
         return self._database.path
 
     def sessions(self, most: int = 20) -> Sequence[Session]:
-        """The conversations, the one that went on last first."""
+        """Returns the conversations, the most recently continued first."""
         return latest(self._database, most)
 
+    def salvage(self, session: str) -> Sequence[tuple[str, Any] | None]:
+        """Returns kind and data of each readable event; None for each damaged one."""
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT id, name FROM sessions WHERE name = ?", (column(session),)
+            ).fetchone()
+            return () if row is None else tuple(salvage(row[1], event_rows(connection, row[0])))
+
+    def delete_session(self, session: str) -> bool:
+        """Deletes a conversation and the pieces that no other one uses; its costs stay in the book.
+
+        Returns False if there is no such session. Raises StoreError if another process has the session open.
+        """
+        from ullage.store.deletion import delete  # noqa: PLC0415 - seldom needed
+
+        return delete(self._database, session)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Makes all changes inside the block one transaction, which is written to the disk once."""
+        with self._database.writing():
+            yield
+
+    def shrink(self) -> None:
+        """Returns the space of deleted data to the disk. It takes time, and space for a second copy."""
+        self._database.shrink()
+
     def close(self) -> None:
-        """Closes the file; nothing is lost by not doing so."""
-        self._database.close()
+        """Closes the file. Without this call, only costs that could not be written yet are lost.
+
+        Raises NotBooked if there are such costs and they still cannot be written.
+        """
+        self._closing.close()
 
     def __enter__(self) -> Store:
         return self
@@ -73,9 +118,15 @@ class Store:
 
 
 def open(url: str | Path | None = None) -> Store:  # noqa: A001 - it reads as `store.open`
-    """The store at a path or `sqlite:///path`, made where there is none; by default in the user's state.
+    """Opens the store at a path or a URL; by default a file in the user's state directory.
 
-    `sqlite://:memory:` lasts as long as it is open. Raises StoreError where the file is damaged, of another
-    program or of a newer Ullage, and leaves it as it is.
+    `sqlite:///path` is a file, and a missing one is created. `sqlite://:memory:` lasts until it is closed.
+    `postgresql://user@host/database` is a schema on a server, and missing tables are created. If the store is
+    damaged, belongs to another program or was made by a newer Ullage, this raises StoreError and does not
+    change it.
     """
-    return Store(Database(located(url)))
+    if isinstance(url, str) and is_postgres(url):
+        from ullage.store.postgres.database import PostgresDatabase  # noqa: PLC0415 - an extra
+
+        return Store(PostgresDatabase(url))
+    return Store(SqliteDatabase(located(url)))

@@ -1,56 +1,60 @@
-"""What was learned about endpoints, and what the user prefers: JSON values under names, in SQLite."""
+"""Calibration by target, and the user's preferences: JSON values under names."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ullage.store.connection import CALIBRATION, PREFERENCES
 from ullage.store.values import column, read, text_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ullage.store.database import Database
+    from ullage.store.connection import Database
+    from ullage.target import Target
 
 
-class SqliteShelf:
-    """What was learned by (endpoint, model); a change sees what every process before it has learned."""
+class StoredShelf:
+    """TargetHistory requests by target; each change starts from the changes of all processes before it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def learned(self, endpoint: str, model: str) -> Mapping[str, Any] | None:
-        """What is known; None where nothing is."""
+    def learned(self, target: Target) -> Mapping[str, Any] | None:
+        """Returns the learned requests, or None if there are none."""
         with self._database.reading() as connection:
             row = connection.execute(
-                "SELECT learned FROM calibration WHERE endpoint = ? AND model = ?",
-                (column(endpoint), column(model)),
+                "SELECT learned FROM calibration WHERE endpoint = ? AND model = ? AND api = ?", _key(target)
             ).fetchone()
             return None if row is None else dict(read(row[0]))
 
     def learn(
-        self,
-        endpoint: str,
-        model: str,
-        change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
+        self, target: Target, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Replaces what is known by `change(what is known)`, as one transaction; gives the new."""
-        with self._database.writing() as connection:
-            value = dict(change(self.learned(endpoint, model)))
+        """Stores `change(stored value)` in one transaction, and returns the new value."""
+        with self._database.writing(CALIBRATION) as connection:
+            value = dict(change(self.learned(target)))
             connection.execute(
-                "INSERT OR REPLACE INTO calibration VALUES (?, ?, ?)",
-                (column(endpoint), column(model), written(value)),
+                "INSERT INTO calibration (endpoint, model, api, learned) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (endpoint, model, api) DO UPDATE SET learned = excluded.learned",
+                (*_key(target), written(value)),
             )
         return value
 
 
-class Preferences:
-    """What the user set, by name."""
+def _key(target: Target) -> tuple[Any, Any, Any]:
+    """Returns the columns that name a target; an unknown name is empty."""
+    return column(target.endpoint), column(target.model or ""), column(target.api or "")
+
+
+class PreferenceStore:
+    """The user's settings, by name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, name: str, default: Any = None) -> Any:
-        """What was set, or the default."""
+        """Returns the value of this name, or the default."""
         with self._database.reading() as connection:
             row = connection.execute(
                 "SELECT value FROM preferences WHERE name = ?", (column(name),)
@@ -58,20 +62,24 @@ class Preferences:
             return default if row is None else read(row[0])
 
     def set(self, name: str, value: Any) -> None:
-        """Keeps a JSON value under the name."""
+        """Stores a JSON value under the name."""
         row = (column(name), written(value))
-        with self._database.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO preferences VALUES (?, ?)", row)
+        with self._database.writing(PREFERENCES) as connection:
+            connection.execute(
+                "INSERT INTO preferences (name, value) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                row,
+            )
 
     def change(self, name: str, change: Callable[[Any], Any], default: Any = None) -> Any:
-        """Replaces what was set, or the default, by `change(it)`, as one transaction; gives the new."""
-        with self._database.writing():
+        """Stores `change(value or default)` in one transaction, and returns the new value."""
+        with self._database.writing(PREFERENCES):
             value = change(self.get(name, default))
             self.set(name, value)
         return value
 
     def all(self) -> Mapping[str, Any]:
-        """Everything that was set, in the order of names."""
+        """Returns all values, sorted by name."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT name, value FROM preferences")
             kept = {text_of(name): read(value) for name, value in rows}

@@ -1,4 +1,4 @@
-"""How values stand in columns: text with any characters, JSON that comes back as it was, exact dollars."""
+"""Values in columns: texts with any characters, JSON that is read back unchanged, exact dollars."""
 
 from __future__ import annotations
 
@@ -12,51 +12,62 @@ from ullage.errors import ConfigurationError, StoreError
 
 Column = str | bytes
 
-LARGEST = 2**63 - 1
-_PICODOLLARS = 12  # digits behind the point: a token of the cheapest model costs some 10,000 picodollars
 
-# Objects that orjson would quietly turn into something else go to the fallback, which refuses them.
+class RawText(bytes):
+    """Text in a column that is not stored as text: with lone surrogates, or JSON by the standard encoder."""
+
+    __slots__ = ()
+
+
+LARGEST = 2**63 - 1
+_PICODOLLARS = 12  # digits after the point: a token of the cheapest model costs about 10,000 picodollars
+
+# orjson would silently convert these objects. They go to the fallback, which refuses them.
 _AS_GIVEN = (
     orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
 
 def column(text: str) -> Column:
-    """Text for a column: as it is, or as bytes where it has lone surrogates, which UTF-8 cannot write."""
+    """Returns text for a column; as bytes if it has lone surrogates, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+        return RawText(text.encode("utf-8", "surrogatepass"))
     return text
 
 
 def text_of(value: Column) -> str:
-    """The text that `column` was given."""
+    """Returns the text that `column` was called with."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, bytes):
+        raise Unreadable(f"a text column contains a {type(value).__name__}")
     try:
-        return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+        return value.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise Unreadable(str(error)) from error
 
 
 def written(value: Any) -> Column:
-    """A JSON value for a column: text by orjson, or bytes by the slower encoder for what orjson refuses.
+    """Returns a JSON value for a column: text by orjson, or bytes by the slower standard encoder.
 
-    Lone surrogates, integers over 64 bits and floats that are no number are among that; the type of the
-    column tells which of the two must read it.
+    orjson refuses lone surrogates, integers over 64 bits and floats that are not numbers. The type of the
+    column shows which decoder must read it.
     """
     try:
         text = orjson.dumps(value, option=_AS_GIVEN)
     except TypeError:  # also its JSONEncodeError
-        return _slowly(value)
-    # orjson writes NaN and infinity as null without a word.
-    return _slowly(value) if b"null" in text and orjson.loads(text) != value else text.decode()
+        return _written_by_json(value)
+    # orjson silently writes NaN and infinity as null.
+    return _written_by_json(value) if b"null" in text and orjson.loads(text) != value else text.decode()
 
 
-def _slowly(value: Any) -> bytes:
+def _written_by_json(value: Any) -> RawText:
     text = json.dumps(value, separators=(",", ":"))
     if _has_other_keys(value):
-        raise TypeError("the keys of an object must be text to come back as they were")
-    return text.encode()
+        raise TypeError("the keys of an object must be strings, or they cannot be read back unchanged")
+    return RawText(text.encode())
 
 
 def _has_other_keys(value: Any) -> bool:
@@ -65,36 +76,64 @@ def _has_other_keys(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_other_keys, value))
 
 
-class Unreadable(Exception):  # noqa: N818 - it becomes a StoreError as soon as the file is known
-    """A column that nothing of ours has written."""
+class Unreadable(Exception):  # noqa: N818 - becomes a StoreError as soon as the file is known
+    """A column whose value Ullage did not write."""
+
+
+class Damaged(Unreadable):
+    """A row was changed; `what` describes it, and `session` is the session that it belongs to, if any."""
+
+    def __init__(self, what: str, session: Column | None = None) -> None:
+        self.what = what
+        self.session = None if session is None else text_of(session)
+        super().__init__(what)
+
+
+def remedy(session: str | None) -> str:
+    """Returns advice for a damaged store."""
+    if session is None:
+        return "Restore a backup, or move it away to start with an empty store"
+    import shlex  # noqa: PLC0415 - only for a damaged store
+
+    name = shlex.quote(session)
+    return (
+        f"Restore a backup. Or save the readable events with `ullage sessions show {name}`, "
+        f"and remove the session with `ullage sessions delete {name}`"
+    )
 
 
 def read(value: Column) -> Any:
-    """The value that `written` was given; a tuple has become a list."""
+    """Returns the value that `written` was called with; a tuple becomes a list."""
     try:
         return orjson.loads(value) if isinstance(value, str) else json.loads(value)
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise Unreadable(str(error)) from error
 
 
 def picodollars(amount: Decimal) -> int:
-    """An amount as a whole number of 1e-12 dollars; what is finer than that is rounded up."""
+    """Returns an amount as a whole number of 1e-12 dollars, rounded up."""
     if not amount.is_finite() or amount < 0:
-        raise ConfigurationError(f"{amount} is no amount of dollars that can be booked: give one from 0 up")
-    if amount.adjusted() > 20:  # beyond any sum that fits, and too long to write out
+        raise ConfigurationError(
+            f"cannot book an amount of {amount} dollars; use a finite amount of 0 or more"
+        )
+    if amount.adjusted() > 20:  # larger than any column, and too long to write out
         return LARGEST + 1
     with localcontext(prec=60):
         return int(amount.scaleb(_PICODOLLARS).to_integral_value(ROUND_CEILING))
 
 
 def dollars(pico: int) -> Decimal:
-    """The amount, without the zeros at its end."""
+    """Returns the amount without trailing zeros."""
     amount = Decimal(pico).scaleb(-_PICODOLLARS).normalize()
     return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
 
 
+class TooLarge(StoreError):  # noqa: N818 - as Unreadable is
+    """A number is too large for an integer column. A retry does not help."""
+
+
 def fitting(number: int, what: str) -> int:
-    """The number, where it fits an integer column."""
+    """Returns the number if it fits into an integer column, else raises TooLarge."""
     if -LARGEST <= number <= LARGEST:
         return number
-    raise StoreError(f"{what} is larger than the store can keep ({LARGEST}): nothing was booked")
+    raise TooLarge(f"{what} is larger than the store can keep ({LARGEST}): nothing was booked")

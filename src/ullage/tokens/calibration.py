@@ -1,15 +1,16 @@
-"""What providers charge teaches what they will: actual ÷ estimate, by endpoint and model.
+"""Learns from provider usage how far counts are off, separately for each target.
 
-The last requests to a model are kept as they are, each as our estimate, our ceiling and the count that
-came back. What follows from them is a `Factor`, a frozen value: two straight lines, one from our tokens
-to calibrated tokens and one from our ceiling to a calibrated ceiling.
+For each target the last requests are kept: our estimate, our ceiling and the count that the provider
+returned. A `Factor`, a frozen value, is computed from them. It consists of two straight lines, one from our
+tokens to calibrated tokens and one from our ceiling to a calibrated ceiling.
 
-The estimate is the line that would have been nearest to the middle one of the recent requests: ours as it
-is, with another scale, with a constant, or with both. The ceiling is a line that none of the recent requests
-lies above, and of all in memory at most one. It rises at once; it comes down from the family's own ceiling
-only slowly, as the memory fills, and never by more than half of the family's margin over the estimate.
+The estimate is the line with the smallest median error over the recent requests. The candidates are our own
+estimate unchanged, with another scale, with a constant, or with both. The ceiling is a line that no recent
+request is above, and at most one request in memory. The ceiling rises at once. It falls below the family's
+own ceiling only slowly, as the memory fills, and never by more than half of the family's margin over the
+estimate.
 
-Short requests are mostly constants, so they teach a constant and never a scale.
+Short requests consist mostly of constants. They change the constant and never the scale.
 """
 
 from __future__ import annotations
@@ -21,81 +22,87 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ullage.target import target_of
 from ullage.tokens.counter import Cost, counter_for
+from ullage.tokens.request_count import share_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ullage.tokens.counting import Count
+    from ullage.target import ModelLike, Target
+    from ullage.tokens.request_count import Count
 
 MEMORY = 128
-"""Requests that are remembered. What is above so many is below the next one in less than 1 %."""
+"""Number of requests in memory. If all of them are below a ceiling, so is the next one in 99 % of cases."""
 RECENT = 64
-"""Those of them that the estimate follows, and that the ceiling is above without exception."""
+"""Number of newest requests that the estimate follows. The ceiling is above all of these."""
 ENOUGH = 20
-"""Requests before which the family's own margin stands."""
+"""Number of large requests up to which the family's own margin is not lowered."""
 FEW = 5
-"""Requests before which nothing is said about the middle one."""
+"""Number of requests below which the estimate is not changed."""
 LARGE = 200
-"""From this many tokens on, a request says something about the scale."""
+"""Number of tokens from which a request can change the scale."""
 GAIN = 0.9
-"""A line with more figures must leave no more than this share of the error."""
+"""A line with more parameters is used only if its error is below this share of the simpler line's error."""
 MOST = 10**8
-"""No request has more tokens: whoever says so is not counting tokens."""
+"""Highest token count that is accepted. A higher number is a provider's error."""
 LOWEST = 0.5
-"""A count below this share of our own leaves something out: what was cached, mostly."""
+"""Least count that is accepted, as a share of our own. A lower one leaves out something, mostly cached
+tokens."""
 HIGHEST, CONSTANT = 2.0, 500
-"""A count is beyond belief above so many times our ceiling and what a provider may put in front of it."""
+"""A count above `HIGHEST` times our ceiling plus `CONSTANT` tokens is implausible. The constant allows for a
+text that a provider puts in front."""
 WITNESSES = 3
-"""As many recent counts beyond belief are no accident."""
+"""If this many recent counts are implausible, they are used nevertheless."""
 KEPT = 0.5
-"""The share of the family's own margin that stays: one session's requests are alike, the next one's not."""
+"""Share of the family's own margin that is kept. The requests of one session are similar; the next session's
+may not be."""
 REFUSED = 1.1, 2.0
-"""A refusal raises the ceiling of its request to this many times what it was: where nobody says by how much
-it was too long, and at most."""
+"""A refusal multiplies the ceiling of its request: by the first factor if the provider does not say how long
+the request was, and by the second at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """From our own count to what a provider's usage has taught; neutral by default."""
+    """Converts our own count to a calibrated count; the default changes nothing."""
 
     scale: float = 1.0
     offset: int = 0
     ceiling_scale: float = 1.0
-    """Of our own ceiling, not of the tokens."""
+    """Factor for our own ceiling (not for the tokens)."""
     ceiling_offset: int = 0
-    """Never negative: what a short request has above its scaled ceiling."""
+    """Tokens added to the scaled ceiling, mostly for short requests; never negative."""
 
     def __post_init__(self) -> None:
         if not (0 < self.scale < math.inf and 0 < self.ceiling_scale < math.inf and self.ceiling_offset >= 0):
             raise ValueError(f"{self}: scales must be above 0 and the ceiling's offset at least 0")
 
     def tokens(self, tokens: int) -> int:
-        """Our estimate as calibrated."""
+        """Returns our estimate after calibration."""
         over, under = self.scale.as_integer_ratio()
         return max(0, (2 * tokens * over + under) // (2 * under) + self.offset)
 
     def ceiling(self, ceiling: int) -> int:
-        """Our ceiling as calibrated."""
+        """Returns our ceiling after calibration."""
         over, under = self.ceiling_scale.as_integer_ratio()
         return -(-ceiling * over // under) + self.ceiling_offset
 
     def cost(self, cost: Cost) -> Cost:
-        """A whole request's cost as calibrated; the estimate is never above the ceiling."""
+        """Returns the calibrated cost of a whole request. Its estimate is never above its ceiling."""
         ceiling = self.ceiling(cost.ceiling)
         return Cost(min(self.tokens(cost.tokens), ceiling), ceiling)
 
     def count(self, count: Count) -> Count:
-        """A whole request's count as calibrated; exact where it was and nothing has changed."""
+        """Returns the calibrated count of a whole request. An exact count stays exact if nothing changes."""
         tokens, ceiling = self.cost(Cost(count.tokens, count.ceiling))
         if (tokens, ceiling) == (count.tokens, count.ceiling):
             return count
         return replace(
-            count, tokens=tokens, ceiling=ceiling, exact=False, breakdown=_shared(count.breakdown, tokens)
+            count, tokens=tokens, ceiling=ceiling, exact=False, breakdown=share_out(count.breakdown, tokens)
         )
 
     def limit(self, limit: int) -> int:
-        """The largest ceiling of our own that is within `limit` as calibrated; 0 where none is."""
+        """Returns our largest ceiling that is within `limit` after calibration, or 0."""
         over, under = self.ceiling_scale.as_integer_ratio()
         return max(0, (limit - self.ceiling_offset) * under // over)
 
@@ -104,32 +111,33 @@ NEUTRAL = Factor()
 
 
 class Seen(NamedTuple):
-    """A request: our own figures, and the provider's."""
+    """One request: our own figures and the provider's."""
 
     tokens: int
     ceiling: int
     actual: int
     refused: bool = False
-    """Then `actual` is what the ceiling must reach, and says nothing about the estimate."""
+    """True if the provider refused the request as too long. `actual` is then a lower bound for the ceiling,
+    and the estimate ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """What is known of one model at one endpoint: its last requests, the newest last."""
+class TargetHistory:
+    """The last requests to one target, oldest first."""
 
     seen: tuple[Seen, ...] = ()
 
-    def with_seen(self, seen: Seen) -> Learned:
-        """With one request more, and the oldest forgotten where the memory is full."""
-        return Learned((*self.seen, seen)[-MEMORY:])
+    def with_seen(self, seen: Seen) -> TargetHistory:
+        """Returns a copy with one more request. If the memory is full, the oldest request is dropped."""
+        return TargetHistory((*self.seen, seen)[-MEMORY:])
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Returns the requests as JSON values."""
         return {"version": 1, "seen": [[*each[:3], int(each.refused)] for each in self.seen]}
 
     @classmethod
-    def from_json(cls, value: object) -> Learned:
-        """What `to_json` gave; nothing learned where it is anything else."""
+    def from_json(cls, value: object) -> TargetHistory:
+        """Reads the value of `to_json`; any other value counts as nothing learned."""
         if not isinstance(value, Mapping) or value.get("version") != 1:
             return cls()
         rows = value.get("seen")
@@ -138,28 +146,28 @@ class Learned:
         return cls(tuple(Seen(row[0], row[1], row[2], bool(row[3])) for row in rows[-MEMORY:]))
 
 
-def observed(learned: Learned, estimate: Cost, actual: int) -> Learned:
-    """With a request that was answered; as before where its figures cannot be a count of it."""
+def observed(learned: TargetHistory, estimate: Cost, actual: int) -> TargetHistory:
+    """Adds a request that was answered; returns `learned` unchanged if the count is impossible."""
     seen = _seen(estimate, actual)
     return learned if seen is None else learned.with_seen(seen)
 
 
-def refused(learned: Learned, estimate: Cost, actual: int | None, margin: float = 0.0) -> Learned:
-    """With a request that was refused as too long: its ceiling is above what it was."""
+def refused(learned: TargetHistory, estimate: Cost, actual: int | None, margin: float = 0.0) -> TargetHistory:
+    """Adds a request that was refused as too long; its calibrated ceiling then rises."""
     known = _seen(estimate, estimate.ceiling)
     if known is None:
         return learned
     before = factor_of(learned, margin).ceiling(estimate.ceiling)
     least, most = (math.ceil(before * times) for times in REFUSED)
-    told = _seen(estimate, actual)
-    reached = min(told.actual, most) if told and told.actual > before else max(before + 1, least)
+    reported = _seen(estimate, actual)
+    reached = min(reported.actual, most) if reported and reported.actual > before else max(before + 1, least)
     return learned.with_seen(known._replace(actual=min(reached, MOST), refused=True))
 
 
-def factor_of(learned: Learned, margin: float = 0.0) -> Factor:
-    """What follows from the requests in memory.
+def factor_of(learned: TargetHistory, margin: float = 0.0) -> Factor:
+    """Returns the factor for the requests in memory.
 
-    `margin` is the share by which the family's ceilings are above its estimates at the least.
+    `margin` is the least share by which the family's ceilings are above its estimates.
     """
     believed = _believed(learned.seen)
     scale, offset = _line([each for each in believed if not each.refused][-RECENT:])
@@ -169,7 +177,7 @@ def factor_of(learned: Learned, margin: float = 0.0) -> Factor:
 
 
 def _believed(seen: Sequence[Seen]) -> list[Seen]:
-    """The requests without those whose counts are accidents."""
+    """Returns the requests without the implausible ones, unless several recent ones are implausible."""
     wild = {each for each in seen if each.actual > HIGHEST * each.ceiling + CONSTANT and not each.refused}
     if sum(each in wild for each in seen[-RECENT:]) >= WITNESSES:
         return list(seen)
@@ -177,7 +185,7 @@ def _believed(seen: Sequence[Seen]) -> list[Seen]:
 
 
 def _line(seen: Sequence[Seen]) -> tuple[float, int]:
-    """(scale, offset) of the simplest line that is nearest to the middle request."""
+    """Returns (scale, offset) of the simplest line with nearly the smallest median error."""
     if len(seen) < FEW:
         return 1.0, 0
     scale = _scale(seen)
@@ -205,9 +213,10 @@ def _miss(seen: Sequence[Seen], scale: float, offset: int) -> float:
 
 
 def _cover(seen: Sequence[Seen], floor: float) -> tuple[float, int]:
-    """(scale, offset) of a ceiling that is above the requests; the scale is not below `floor`."""
+    """Returns (scale, offset) of a ceiling that is above the requests; the scale is at least `floor`."""
     large = sorted(each.ceiling for each in seen if each.ceiling >= LARGE)
-    # The largest ones: where a constant is added to each request, the others would overstate the scale.
+    # Only the largest requests: if a constant is added to each request, shorter ones would overstate the
+    # scale.
     size = large[-ENOUGH:][0] if large else math.inf
     scale = _top([each.actual / each.ceiling if each.ceiling >= size else None for each in seen], 1.0)
     if scale < 1.0:
@@ -219,14 +228,17 @@ def _cover(seen: Sequence[Seen], floor: float) -> tuple[float, int]:
 
 
 def _top(values: Sequence[float | None], default: float) -> float:
-    """The largest of the recent values, and of all but one: what happened once is forgotten sooner."""
+    """Returns the larger of the largest recent value and the second largest of all values.
+
+    So a single old outlier is ignored.
+    """
     recent = [value for value in values[-RECENT:] if value is not None]
     ordered = sorted(value for value in values if value is not None)
     return max([*recent, *ordered[-2:-1]], default=default)
 
 
 def _seen(estimate: Cost, actual: Any) -> Seen | None:
-    """The request, if these can be the figures of one."""
+    """Returns the request, or None if the figures cannot be correct."""
     tokens, ceiling = estimate
     if not _is_row((tokens, ceiling, actual, 0)) or (tokens >= LARGE and actual < LOWEST * tokens):
         return None
@@ -236,7 +248,7 @@ def _seen(estimate: Cost, actual: Any) -> Seen | None:
 def _is_row(row: object) -> bool:
     if not isinstance(row, list | tuple) or len(row) != len(Seen._fields):
         return False
-    # By type: a bool is an int, and is no count.
+    # Checked by type, because a bool is also an int but no count.
     return (
         all(type(figure) is int for figure in row)
         and 1 <= row[0] <= row[1] <= MOST
@@ -245,92 +257,75 @@ def _is_row(row: object) -> bool:
     )
 
 
-def _shared(breakdown: Mapping[str, int], tokens: int) -> dict[str, int]:
-    """The blocks in the proportion that they had, with another sum."""
-    total = sum(breakdown.values())
-    if not total:
-        return {**breakdown, "turns": tokens}
-    blocks, before, after = {}, 0, 0
-    for name, share in breakdown.items():
-        before += share
-        blocks[name] = before * tokens // total - after
-        after += blocks[name]
-    return blocks
-
-
 class Shelf(Protocol):
-    """Where what was learned is kept; safe to use from several threads, or processes where it lasts."""
+    """Stores the learned requests; safe for several threads and, if it is durable, several processes."""
 
-    def learned(self, endpoint: str, model: str) -> Mapping[str, Any] | None:
-        """What is known, as JSON values; None where nothing is."""
+    def learned(self, target: Target) -> Mapping[str, Any] | None:
+        """Returns the learned requests as JSON values, or None if there are none."""
 
     def learn(
-        self,
-        endpoint: str,
-        model: str,
-        change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
+        self, target: Target, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Replaces what is known by `change(what is known)`, as one transaction; gives the new."""
+        """Stores `change(stored value)` in one transaction, and returns the new value."""
 
 
 class MemoryShelf:
-    """A shelf that lasts as long as the process."""
+    """A shelf in memory, which ends with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._known: dict[Target, Mapping[str, Any]] = {}
 
-    def learned(self, endpoint: str, model: str) -> Mapping[str, Any] | None:
-        """What is known, as JSON values."""
+    def learned(self, target: Target) -> Mapping[str, Any] | None:
+        """Returns the learned requests as JSON values."""
         with self._lock:
-            return self._known.get((endpoint, model))
+            return self._known.get(target)
 
     def learn(
-        self,
-        endpoint: str,
-        model: str,
-        change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
+        self, target: Target, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Replaces what is known, one caller at a time."""
+        """Stores `change(stored value)`, one caller at a time, and returns the new value."""
         with self._lock:
-            new = self._known[endpoint, model] = change(self._known.get((endpoint, model)))
+            new = self._known[target] = change(self._known.get(target))
             return new
 
 
 class Calibration:
-    """Learns from returned usage, and says what follows from it; the shelf has all of its state."""
+    """Learns from returned usage and computes the factor of each target. All of its state is in the shelf."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
         self._shelf = MemoryShelf() if shelf is None else shelf
 
-    def factor(self, endpoint: str, model: str) -> Factor:
-        """What is known of this model at this endpoint; neutral where nothing is."""
-        return factor_of(Learned.from_json(self._shelf.learned(endpoint, model)), _margin(model))
+    def factor(self, target: ModelLike) -> Factor:
+        """Returns the factor of this target; neutral if nothing is learned."""
+        target = target_of(target)
+        return factor_of(TargetHistory.from_json(self._shelf.learned(target)), _margin(target))
 
-    def observe(self, endpoint: str, model: str, estimate: Cost, actual: int) -> None:
-        """Learns what a request really had; `estimate` is our own, without any factor.
+    def observe(self, target: ModelLike, estimate: Cost, actual: int) -> None:
+        """Learns the provider's count of a request; `estimate` is our own, without any factor.
 
-        A count that can't be one (0, negative, absurd, no integer) is ignored.
+        An impossible count (0, negative, absurdly high, not an integer) is ignored.
         """
         if _seen(estimate, actual) is not None:
-            self._learn(endpoint, model, lambda learned: observed(learned, estimate, actual))
+            self._learn(target_of(target), lambda learned: observed(learned, estimate, actual))
 
-    def overflowed(self, endpoint: str, model: str, estimate: Cost, actual: int | None) -> Factor:
-        """Learns that a request was refused as too long; the factor counts it as more than before.
+    def overflowed(self, target: ModelLike, estimate: Cost, actual: int | None) -> Factor:
+        """Learns that a request was refused as too long; the new factor counts it higher than before.
 
-        `actual` is what the provider said that it had, or None where it did not say.
+        `actual` is the provider's count of the request, or None if the provider did not report one.
         """
-        margin = _margin(model)
-        new = self._learn(endpoint, model, lambda learned: refused(learned, estimate, actual, margin))
-        return factor_of(Learned.from_json(new), margin)
+        target = target_of(target)
+        margin = _margin(target)
+        new = self._learn(target, lambda learned: refused(learned, estimate, actual, margin))
+        return factor_of(TargetHistory.from_json(new), margin)
 
-    def _learn(self, endpoint: str, model: str, change: Callable[[Learned], Learned]) -> Mapping[str, Any]:
-        return self._shelf.learn(endpoint, model, lambda known: change(Learned.from_json(known)).to_json())
+    def _learn(self, target: Target, change: Callable[[TargetHistory], TargetHistory]) -> Mapping[str, Any]:
+        return self._shelf.learn(target, lambda known: change(TargetHistory.from_json(known)).to_json())
 
 
-def _margin(model: str) -> float:
-    """The least share by which the ceiling of a part is above its estimate, for this model."""
-    counter = counter_for(model)
+def _margin(target: Target) -> float:
+    """Returns the least share by which the ceiling of any part is above its estimate, for this target."""
+    counter = counter_for(target)
     family = counter.family
     margins = (family.margin, family.tools.margin, family.schema.margin)
     return 0.0 if counter.exact else min(margin for margin in margins if margin is not None)

@@ -1,4 +1,4 @@
-"""Tool calls and their results as the text that a provider puts into the prompt."""
+"""Writes tool calls and their results as the text that a provider puts into the prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def compact(arguments: str) -> str:
-    """JSON without spaces between its tokens; anything else as it is."""
+    """Returns JSON without spaces between its tokens; any other text unchanged."""
     if '": ' not in arguments and ", " not in arguments and "\n" not in arguments:
         return arguments
     try:
@@ -20,7 +20,7 @@ def compact(arguments: str) -> str:
 
 
 def arguments_in(arguments: str) -> int:
-    """How many arguments a call has; 0 where they are no object."""
+    """Returns the number of arguments of a call; 0 if the arguments are not a JSON object."""
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -29,7 +29,7 @@ def arguments_in(arguments: str) -> int:
 
 
 def wrapped(calls: Iterable[tuple[str, str]]) -> str:
-    """Parallel calls, each a name and its arguments, as the one call that OpenAI makes of them."""
+    """Returns parallel calls (name, arguments) as the single call that OpenAI makes of them."""
     uses = (
         f'{{"recipient_name":"functions.{name}","parameters":{compact(arguments)}}}'
         for name, arguments in calls
@@ -38,7 +38,7 @@ def wrapped(calls: Iterable[tuple[str, str]]) -> str:
 
 
 def quoted(result: str) -> str:
-    """A result as it stands among those of parallel calls: JSON stays JSON, text becomes a JSON string."""
+    """Returns a result as the list of parallel results has it: JSON as JSON, text as a JSON string."""
     if result.lstrip()[:1] in ("{", "["):
         try:
             return json.dumps(json.loads(result))

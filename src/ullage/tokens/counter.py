@@ -1,7 +1,7 @@
-"""What each piece of a request costs for one model.
+"""Counts the tokens of each part of a request to one target.
 
-A request costs `request(...)` once, plus `message(...)` for each message: costs add up, so that a
-running conversation pays only for what is new in it.
+The cost of a request is `request(...)` once plus `message(...)` for each message. Costs add up, so a running
+conversation only counts its new messages.
 """
 
 from __future__ import annotations
@@ -10,44 +10,53 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.messages import arguments_text
+from ullage.errors import ConfigurationError
+from ullage.intake import kind_of
+from ullage.messages import CHARGED, RESULT_ROLES, arguments_text, calls_of
+from ullage.target import Target, target_of
 from ullage.tokens.calls import wrapped
-from ullage.tokens.definitions import count_properties, schema_text, tools_texts
+from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts
 from ullage.tokens.families import family_of
-from ullage.tokens.images import part_cost
-from ullage.tokens.measures import Measures, measures_of
-from ullage.tokens.memo import remembered
+from ullage.tokens.measures import Measures, measures_of, remembered
+from ullage.tokens.media import beside_content, part_cost
 from ullage.tokens.registry import on_change, registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ullage.messages import Message, Tool
+    from ullage.target import ModelLike
     from ullage.tokens.families import Definitions, Family
     from ullage.tokens.vocabularies import Tokenizer
 
 
 FREE_CHOICES = (None, "auto", "none")
-"""Tool choices that demand no call."""
+"""Values of `tool_choice` that do not force a call."""
 
+
+FEW = 2
+"""Number of tools that the framing rule covers. Each further tool adds the margin `margin_each` to the
+ceiling."""
+WRITTEN_OUT = 2
+"""Highest cost of a tool definition with references, as a multiple of the tokens of its JSON."""
 
 PLAIN_CALL = 3
-"""The framing of a tool call by the plain rule: this, its name, and its arguments as they are written."""
+"""Framing of a tool call by the plain rule, in tokens. The name and the arguments are counted in addition."""
 
 
 class Cost(NamedTuple):
-    """A best estimate, and what budget decisions use instead of it."""
+    """Tokens as a best estimate, and a ceiling. Budget decisions use the ceiling."""
 
     tokens: int
     ceiling: int
 
 
 class Counter:
-    """Prices texts, messages and the once-a-request part for one model."""
+    """Counts texts, messages and the fixed part of a request for one model."""
 
     def __init__(self, family: Family, measures: Measures) -> None:
         self.family = family
-        ruled = family.exact and not (measures.custom or family.margin or family.margin_once)
+        ruled = family.exact and not (measures.custom or family.margin or family.margin_once or family.maybe)
         self.exact = ruled or measures.exact
         self._measures = measures
         self._measure, self._upper = measures.text, measures.upper
@@ -56,35 +65,37 @@ class Counter:
         self._call_scale = self._scale if measures.custom or family.call_scale is None else family.call_scale
         self._is_count = self._scale == self._margin == 1.0 and self._upper is None
         self._framing = dict(family.roles)
-        self._priced = remembered(self._price)
-        # A result is counted as any text is, then scaled by what results cost more.
+        if "tool" in self._framing:  # The role `function` is the older name of `tool`.
+            self._framing.setdefault("function", self._framing["tool"])
+        self._priced = self._price if measures.learns else remembered(self._price)
+        # A tool result is counted like any text. The count is then multiplied by the share below.
         own = None if measures.custom else family.result_scale
         self._result_share = 1.0 if own is None else own / family.scale
         self._plain_results = self._result_share == 1.0 and not family.citations
 
     def text(self, text: str) -> Cost:
-        """What a bare text costs."""
+        """Returns the cost of a text without framing."""
         return self._cost(text, 0)
 
     def message(self, message: Message, *, parallel: bool = False) -> Cost:
-        """What a message costs, framing, calls and media included.
+        """Returns the cost of a message with its framing, calls and media.
 
-        `parallel` says that it is a result of a step with more than one call: some providers put those
-        into one list.
+        `parallel` is True if the message is the result of a step with more than one call. Some providers put
+        such results into one list.
         """
         role = message["role"]
         framing = self._framing.get(role, self.family.message)
         content = message.get("content")
-        if content.__class__ is str and (  # the plain message, and nothing to look for
+        if content.__class__ is str and (  # Fast path: a plain message has nothing else to count.
             len(message) == 2 or (role == "tool" and not parallel and self._plain_results)
         ):
             return self._cost(content, framing)
-        if role == "tool":
+        if role in RESULT_ROLES:
             return self._result(message, framing, parallel)
         tokens, ceiling = self._content(content)
         name = message.get("name")
         if name:
-            # A name that only says the role again is a token cheaper.
+            # A name that repeats the role costs one token less.
             framing += self.family.name_field - (name == role and self.family.exact)
             tokens, ceiling = _plus(tokens, ceiling, self._cost(name, 0))
         if self.family.citations and _citable(content):
@@ -92,7 +103,9 @@ class Counter:
         if self.family.late_tools and _brings_tools(message):
             framing += self.family.late_tools
             ceiling += self.family.late_tools // 2
-        calls = message.get("tool_calls")
+        if not CHARGED.isdisjoint(message):
+            tokens, ceiling = _plus(tokens, ceiling, Cost(*beside_content(message, self.text)))
+        calls = calls_of(message)
         if calls:
             tokens, ceiling = _plus(tokens, ceiling, self._calls(calls, framing))
         else:
@@ -108,15 +121,16 @@ class Counter:
         tool_choice: Any = None,
         thinking: bool = False,
     ) -> Cost:
-        """What is paid once: framing, tool schemas, the structured-output schema.
+        """Returns the cost of the parts that occur once: framing, tool schemas, structured-output schema.
 
-        `system` is the first system message's text, or whether there is one.
+        `system` is the text of the first system message. True means that there is one with unknown text,
+        False that there is no system message.
         """
         family = self.family
         once = family.request + (family.thinking if thinking else 0)
         if system is False:
             once += family.no_system
-        tokens, ceiling = once, once + family.margin_once
+        tokens, ceiling = once, once + family.margin_once + family.maybe
         if tools and (tool_choice != "none" or family.tools.none):
             tokens, ceiling = _plus(tokens, ceiling, self._tools(tools, system, tool_choice))
             system = True if system is False else system
@@ -130,6 +144,12 @@ class Counter:
         if rule.property:
             more += rule.property * count_properties(tools)
         cost = self._definitions(rule, tools_texts(tools, rule.rule), system, more)
+        cost = cost._replace(ceiling=cost.ceiling + rule.margin_each * max(0, len(tools) - FEW))
+        if rule.rule == "values" and has_references(tools):
+            # Providers write references out, recursive ones over several levels. The highest recorded cost is
+            # twice the JSON.
+            most = WRITTEN_OUT * sum(map(self._measure, tools_texts(tools, "json")))
+            cost = cost._replace(ceiling=max(cost.ceiling, most + rule.margin_once))
         loaded = [tool for tool in tools if not tool.get("defer_loading")]
         if len(loaded) == len(tools):
             return cost
@@ -143,8 +163,11 @@ class Counter:
         if text:
             return self._definitions(rule, [text], system, 0)
         more = rule.object if response_format.get("type") == "json_object" else 0
-        # What one host leaves out of the prompt, another may put in.
-        return Cost(more, more if self.exact else more + rule.margin_once)
+        if self.exact and rule.rule != "free":
+            return Cost(more, more + rule.maybe)
+        # A host may put a schema into the prompt that another host leaves out.
+        left_out = math.ceil(self._measure(schema_text(response_format, "json")) * (rule.margin or 0))
+        return Cost(more, more + rule.maybe + left_out + rule.margin_once)
 
     def _content(self, content: Any) -> tuple[int, int]:
         if content is None:
@@ -157,16 +180,19 @@ class Counter:
             if isinstance(text, str):
                 cost = self._cost(text, 0)
             else:
-                cost = Cost(*part_cost(part, self.family.image, self._measure))
+                cost = Cost(*part_cost(part, self.family.image, self.text))
             tokens, ceiling = _plus(tokens, ceiling, cost)
         return tokens, ceiling
 
     def _result(self, message: Message, framing: int, parallel: bool) -> Cost:
         content = message.get("content")
+        if message["role"] == "function":
+            framing += self.family.name_field + self._measure(message["name"])
         if parallel and self.family.parallel and isinstance(content, str):
             tokens, shorter = self._measures.quoted(content)
             ceiling = math.ceil(tokens * self._margin) + framing + 1
-            if shorter:  # whoever counts it as it stands here is not told less by the ceiling
+            # A client that counts the result as it is written here must not count more than the ceiling.
+            if shorter:
                 ceiling = max(ceiling, self._cost(content, framing).ceiling)
             return Cost(tokens, ceiling)
         tokens, ceiling = self._content(content)
@@ -177,15 +203,15 @@ class Counter:
         return Cost(tokens + framing, ceiling + math.ceil(framing * self._margin))
 
     def _calls(self, calls: Sequence[Mapping[str, Any]], framing: int) -> Cost:
-        """The calls of a message, with its framing and with what their results say of them."""
+        """Returns the cost of a message's calls with its framing and the names that results repeat."""
         written = [(call["function"]["name"], arguments_text(call)) for call in calls]
         return self._priced((framing, *written))
 
     def _price(self, written: tuple[Any, ...]) -> Cost:
-        """What calls cost, by the framing of their message and each one's name and arguments."""
+        """Returns the cost of calls. `written` is the framing, then (name, arguments) of each call."""
         family, framing, calls = self.family, written[0], written[1:]
         measure = self._measure
-        # The plain rule: whoever counts calls as they are written is not told less by the ceiling.
+        # A client that counts calls by the plain rule must not count more than the ceiling.
         plain = framing + sum(PLAIN_CALL + measure(name) + measure(arguments) for name, arguments in calls)
         if len(calls) > 1 and family.parallel:
             tokens = family.parallel + measure(wrapped(calls))
@@ -200,11 +226,11 @@ class Counter:
             if family.argument:
                 framing += family.argument * self._measures.arguments(arguments)
         tokens = framing + (text if self._call_scale == 1.0 else round(text * self._call_scale))
-        slack = family.margin_parallel if len(calls) > 1 else 0
+        slack = family.margin_parallel if len(calls) > 1 else family.margin_call
         return Cost(tokens, max(math.ceil(tokens * self._margin) + slack, plain))
 
     def _choice(self, choice: Any, tools: Sequence[Tool]) -> int:
-        """What the tool choice adds to the tools."""
+        """Returns the tokens that the tool choice adds to the tools."""
         if choice in FREE_CHOICES:
             return 0
         rule = self.family.tools
@@ -217,10 +243,10 @@ class Counter:
         scale = self._scale if rule.scale is None else rule.scale
         margin = self._margin if rule.margin is None else 1.0 + rule.margin
         tokens = round(sum(map(self._measure, texts)) * scale) + rule.once + more
-        slack = rule.margin_once
+        slack = rule.margin_once + rule.maybe
         if system is False:
             tokens += rule.no_system
-        elif system is True:  # its text is not known: it may end in a word
+        elif system is True:  # The text is unknown, and may end in a word.
             slack += rule.after_word
         elif system[-1:].isalnum():
             tokens += rule.after_word
@@ -242,7 +268,7 @@ def _plus(tokens: int, ceiling: int, cost: Cost) -> tuple[int, int]:
 
 
 def _citable(content: Any) -> bool:
-    """Whether a part of the content may be cited."""
+    """Returns True if the model may cite a part of the content."""
     return isinstance(content, list | tuple) and any(
         isinstance(part, dict) and _enabled(part.get("citations")) for part in content
     )
@@ -257,17 +283,26 @@ def _enabled(citations: Any) -> bool:
     return isinstance(citations, dict) and citations.get("enabled") is True
 
 
-@functools.lru_cache(1024)
-def counter_for(model: str, api: str | None = None) -> Counter:
-    """The counter for `model`: its family's rules (as charged through `api`), or the fallback's."""
-    family = family_of(model, api)
-    return Counter(family, measures_of(family, registered(model)))
+def counter_for(model: ModelLike, tokenizer: Tokenizer | None = None) -> Counter:
+    """Returns the counter of a model or target, by the rules of its family or of the fallback.
 
-
-def counter_with(model: str, tokenizer: Tokenizer, api: str | None = None) -> Counter:
-    """A counter for `model` whose texts this tokenizer counts, whatever is registered."""
-    family = family_of(model, api)
+    If `tokenizer` is given, it counts the texts. Registered tokenizers are then ignored.
+    """
+    target = target_of(model)
+    if tokenizer is None:
+        return _counter(target)
+    if not callable(getattr(tokenizer, "count", None)):
+        raise ConfigurationError(
+            f"{kind_of(tokenizer)} is no tokenizer: it needs a name and a method count(text)"
+        )
+    family = family_of(target.model, target.api, target.endpoint)
     return Counter(family, measures_of(family, tokenizer))
 
 
-on_change(counter_for.cache_clear)
+@functools.lru_cache(1024)
+def _counter(target: Target) -> Counter:
+    family = family_of(target.model, target.api, target.endpoint)
+    return Counter(family, measures_of(family, registered(target.model)))
+
+
+on_change(_counter.cache_clear)

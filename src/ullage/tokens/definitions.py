@@ -1,4 +1,4 @@
-"""Tool definitions and structured-output schemas as the text that a provider puts into the prompt."""
+"""Writes tool definitions and structured-output schemas as the text that a provider puts into the prompt."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def json_tools(tools: Sequence[Tool]) -> list[str]:
-    """Each function as a line of JSON: name, description, parameters."""
+    """Returns one text with a line of JSON for each function: name, description, parameters."""
     return ["\n".join(_json(tool.get("function", tool)) for tool in tools)]
 
 
 def value_texts(tools: Sequence[Tool]) -> list[str]:
-    """The texts in the definitions, each on its own: names, descriptions, formats, choices."""
+    """Returns the texts in the definitions separately: names, descriptions, formats, choices."""
     return [text for tool in tools for text in _values(tool.get("function", tool))]
 
 
@@ -41,7 +41,7 @@ def _values(schema: Any) -> Iterator[str]:
 
 
 def count_properties(schema: Any) -> int:
-    """The named members in tool definitions, at every depth."""
+    """Returns the number of named members in tool definitions, at every depth."""
     if isinstance(schema, list | tuple):
         return sum(map(count_properties, schema))
     if not isinstance(schema, Mapping):
@@ -49,6 +49,15 @@ def count_properties(schema: Any) -> int:
     members = _properties(schema)
     nested = [*map(schema.get, _NESTED), *_properties(schema, "$defs").values()]
     return len(members) + count_properties([*members.values(), *nested])
+
+
+def has_references(schema: Any) -> bool:
+    """Returns True if tool definitions contain a `$ref`."""
+    if isinstance(schema, list | tuple):
+        return any(map(has_references, schema))
+    return isinstance(schema, Mapping) and (
+        isinstance(schema.get("$ref"), str) or any(map(has_references, schema.values()))
+    )
 
 
 _NESTED = ("function", "parameters", "items", "anyOf", "oneOf")
@@ -60,12 +69,12 @@ def _properties(schema: Mapping[str, Any], key: str = "properties") -> Mapping[s
 
 
 def json_schema(schema: Mapping[str, Any]) -> str:
-    """The `json_schema` of a response format as JSON, its name and description included."""
+    """Returns the `json_schema` of a response format as JSON, with its name and description."""
     return _json(schema)
 
 
 def format_section(schema: Mapping[str, Any]) -> str:
-    """OpenAI's section on a response format: name, description, and the schema's types without its rules."""
+    """Returns OpenAI's section on a response format: name, description, and the schema's types only."""
     about = schema.get("description")
     comment = f"// {about}\n" if isinstance(about, str) and about else ""
     body = json.dumps(
@@ -79,7 +88,7 @@ _NAMED = frozenset({"properties", "$defs", "definitions"})
 
 
 def _types_only(schema: Any, named: bool = False) -> Any:
-    """A schema without the keywords that the model is not shown; members of that name stay."""
+    """Returns a schema without the keywords that the model does not see; members with such names stay."""
     if isinstance(schema, list | tuple):
         return [_types_only(each) for each in schema]
     if not isinstance(schema, Mapping):
@@ -106,13 +115,13 @@ _SCHEMA_RULES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def tools_texts(tools: Sequence[Tool], rule: str) -> list[str]:
-    """The tools as prompt text, by the rule of that name: texts that are counted each on its own."""
+    """Returns the tools as prompt texts by the rule of that name. Each text is counted separately."""
     texts: list[str] = _rule(_TOOL_RULES, rule)(tools)
     return texts
 
 
 def schema_text(response_format: Mapping[str, Any], rule: str) -> str:
-    """A structured-output schema as prompt text; empty where none is asked for or it is not charged."""
+    """Returns a structured-output schema as prompt text; empty if there is no schema or it is free."""
     schema = response_format.get("json_schema")
     if not isinstance(schema, Mapping) or not schema:
         return ""
@@ -122,7 +131,7 @@ def schema_text(response_format: Mapping[str, Any], rule: str) -> str:
 
 def _rule(rules: Mapping[str, Callable[[Any], Any]], name: str) -> Callable[[Any], Any]:
     if name not in rules:
-        raise ConfigurationError(f"unknown rule {name!r}; one of {', '.join(sorted(rules))}")
+        raise ConfigurationError(f"unknown rule {name!r}; use one of {', '.join(sorted(rules))}")
     return rules[name]
 
 

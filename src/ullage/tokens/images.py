@@ -1,7 +1,7 @@
-"""What images and other media cost, by their size and the detail asked for.
+"""Counts images by their size and the requested detail.
 
-The size is read from the head of the data (PNG, JPEG, GIF, WebP); nothing is fetched. An image of
-unknown size is estimated as a square of 1,024 pixels, with the rule's maximum as ceiling.
+The size is read from the first bytes of the data (PNG, JPEG, GIF, WebP); nothing is fetched. An image of
+unknown size is estimated as a square of 1,024 pixels. Its ceiling is the rule's maximum.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Size = tuple[int, int]
 
 
 class ImageRule(NamedTuple):
-    """How one family of models charges an image."""
+    """The image tokens of one family of models."""
 
     estimate: Callable[[Size], float]
-    """Tokens of an image of this size."""
+    """Returns the tokens of an image of this size."""
     most: int
     """Tokens of the largest image."""
     low: int | None = None
-    """Tokens of an image of low detail, whatever its size."""
+    """Tokens of an image of low detail, at any size; None if the family has no low detail."""
     slack: int = 4
-    """Tokens by which records stand above the estimate."""
+    """Tokens by which recorded counts are above the estimate, at most."""
 
 
 def _tiles(base: int, tile: int) -> ImageRule:
-    """OpenAI's older models: fitted into 2,048, the shorter side into 768, cut into tiles of 512."""
+    """OpenAI's older models: fit into 2,048 pixels, shorter side into 768, then cut into tiles of 512."""
 
     def estimate(size: Size) -> float:
         shrink = min(1.0, 2048 / max(size))
@@ -43,7 +43,7 @@ def _tiles(base: int, tile: int) -> ImageRule:
 
 
 def _patches(factor: float, most: int) -> ImageRule:
-    """OpenAI's newer models: patches of 32, at most `most` of them, times a factor."""
+    """OpenAI's newer models: patches of 32 pixels, at most `most` of them, times a factor."""
 
     def estimate(size: Size) -> float:
         patches = math.ceil(size[0] / 32) * math.ceil(size[1] / 32)
@@ -53,13 +53,13 @@ def _patches(factor: float, most: int) -> ImageRule:
 
 
 def _area(size: Size) -> float:
-    """Anthropic: the area over 750, after the longer side is brought down to 1,568."""
+    """Anthropic: area divided by 750, after the longer side is scaled down to 1,568 pixels."""
     shrink = min(1.0, 1568 / max(size))
     return min(1600.0, size[0] * size[1] * shrink * shrink / 750) + 4
 
 
 def _crops(size: Size) -> float:
-    """Gemini 2.0: 258 up to 384 pixels, else as many for each crop and for the whole."""
+    """Gemini 2.0: 258 tokens for up to 384 pixels, otherwise 258 for each crop and for the whole image."""
     if max(size) <= 384:
         return 258
     unit = min(768, max(256, math.floor(min(size) / 1.5)))
@@ -83,31 +83,14 @@ RULES: Mapping[str, ImageRule] = {
     "gemini-crops": ImageRule(_crops, 3354, slack=10),
     "gemini-3": ImageRule(lambda _: 1100, 1120, slack=20),
 }
-"""The rules that a family can name."""
+"""The image rules that a family can name."""
 
 UNKNOWN: Size = (1024, 1024)
 IMAGES = frozenset({"image_url", "image", "input_image"})
-MEDIA = frozenset({"file", "input_file", "input_audio", "audio", "video_url", "video"})
-FLAT = 1000
-"""A file, a recording, a film: nobody can tell without opening it."""
-
-
-def part_cost(part: Mapping[str, Any], rule: str, measure: Callable[[str], int]) -> tuple[int, int]:
-    """The tokens of a part that is not text, and the most that they can be."""
-    kind = part.get("type")
-    if kind in IMAGES:
-        return image_cost(part, RULES.get(rule, RULES["flat"]))
-    if kind in MEDIA:
-        return FLAT, 2 * FLAT
-    thinking = part.get("thinking")
-    tokens = measure(
-        thinking if isinstance(thinking, str) else json.dumps(part, ensure_ascii=False, default=str)
-    )
-    return tokens, tokens
 
 
 def image_cost(part: Mapping[str, Any], rule: ImageRule) -> tuple[int, int]:
-    """The tokens of an image, and the most that they can be."""
+    """Returns the tokens of an image, and its ceiling."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, Mapping) else image
     detail = image.get("detail") if isinstance(image, Mapping) else part.get("detail")
@@ -119,12 +102,12 @@ def image_cost(part: Mapping[str, Any], rule: ImageRule) -> tuple[int, int]:
 
 
 def image_size(url: str) -> Size | None:
-    """The size of an image in a `data:` address, or None where its head does not tell."""
+    """Returns the size of an image in a `data:` URL, or None if its first bytes do not contain the size."""
     head, mark, data = url.partition(";base64,")
     if not mark or not head.startswith("data:"):
         return None
-    if data.startswith("<ELIDED "):  # a recording that keeps the size of what it leaves out
-        return _elided(data)
+    if data.startswith("<ELIDED "):  # A recording replaces data by a mark that keeps its size.
+        return _elided_size(data)
     try:
         start = base64.b64decode(
             data[:87_380], validate=False
@@ -138,13 +121,23 @@ def image_size(url: str) -> Size | None:
     return None
 
 
-def _elided(data: str) -> Size | None:
+def elided(data: str) -> Mapping[str, Any]:
+    """Returns the facts that a recording keeps about omitted data; empty if the data is present."""
+    if not data.startswith("<ELIDED "):
+        return {}
     try:
         known = json.loads(data.removeprefix("<ELIDED ").rpartition(">")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _elided_size(data: str) -> Size | None:
+    known = elided(data)
+    width, height = known.get("width"), known.get("height")
+    if not (isinstance(width, int) and isinstance(height, int) and min(width, height) > 0):
         return None
-    size = known.get("width"), known.get("height")
-    return size if all(isinstance(side, int) and side > 0 for side in size) else None
+    return width, height
 
 
 def _png(data: bytes) -> Size | None:
@@ -174,7 +167,7 @@ _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 
 
 def _jpeg(data: bytes) -> Size | None:
-    """The size in the first frame header; segments before it are skipped."""
+    """Returns the size in the first frame header; earlier segments are skipped."""
     at = 2 if data[:2] == b"\xff\xd8" else len(data)
     while at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

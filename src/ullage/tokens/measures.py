@@ -1,58 +1,71 @@
-"""How many tokens a text has, each asked once: of a vocabulary, a plain rule, or a registered tokenizer."""
+"""Functions that count a text's tokens, by a vocabulary, a character rule or a registered tokenizer.
+
+They remember their results by the hash and length of the text; the texts themselves are not kept. Two
+generations of results bound the memory. When the young one is full, it becomes the old one, and results in
+the previous old one that were not used since are forgotten.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ullage.errors import ConfigurationError
-from ullage.tokens.bounds import BOUNDS
 from ullage.tokens.calls import arguments_in, compact, quoted
-from ullage.tokens.memo import remembered
+from ullage.tokens.ceilings import BOUNDS
 from ullage.tokens.vocabularies import vocabulary
 
 if TYPE_CHECKING:
     from ullage.tokens.families import Family
     from ullage.tokens.vocabularies import Tokenizer
 
+Asked = TypeVar("Asked", str, tuple[object, ...])
+Answer = TypeVar("Answer")
+
 Measure = Callable[[str], int]
-"""Text in, tokens out."""
+"""Takes a text and returns its tokens."""
+GENERATION = 100_000
+"""Results in one generation, enough for a history of 20,000 messages with all calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The measures of one tokenizer; each remembers what it was asked."""
+    """The counting functions of one tokenizer. Each one remembers its results."""
 
     text: Measure
     compact: Measure
-    """Of JSON, written without spaces."""
+    """Counts JSON after its spaces are removed."""
     quoted: Callable[[str], tuple[int, bool]]
-    """Of a text, written as JSON; and whether that is shorter than the text."""
+    """Counts a text written as JSON. The bool is True if that JSON is shorter than the text."""
     arguments: Measure
-    """Of JSON: the members of the object that it is."""
+    """Returns the number of members if the JSON text is an object, else 0."""
     upper: Measure | None
-    """The bound that a text's ceiling holds to beside the margin."""
+    """Least ceiling of a text in tokens, in addition to the margin; None if the family has no such bound."""
     custom: bool = False
-    """Whether a caller registered the tokenizer: it is taken at its word."""
+    """True if a caller registered the tokenizer. Its counts get no scale and no margin."""
     exact: bool = False
-    """Whether that tokenizer says of itself that it is the model's own."""
+    """True if the registered tokenizer says that it is the model's own."""
+    learns: bool = False
+    """True if the tokenizer learns counts later. Costs made from its counts must not be remembered."""
 
 
 def measures_of(family: Family, tokenizer: Tokenizer | None) -> Measures:
-    """The measures of a registered tokenizer, or of the family's own vocabulary."""
+    """Returns the counting functions of a registered tokenizer, or else of the family's vocabulary."""
     if tokenizer is not None:
-        return _measures(
-            _checked(tokenizer), None, custom=True, exact=getattr(tokenizer, "exact", False) is True
-        )
+        exact, learns = getattr(tokenizer, "exact", False) is True, hasattr(tokenizer, "learn")
+        # A tokenizer that learns keeps its own counts. If an estimate were remembered here, it would never be
+        # corrected.
+        count = _checked(tokenizer) if learns else remembered(_checked(tokenizer))
+        return _measures(count, None, custom=True, exact=exact, learns=learns)
     return _vocabulary_measures(family.vocabulary, family.bound)
 
 
 @functools.cache
 def _vocabulary_measures(name: str, bound: str) -> Measures:
     if bound not in BOUNDS:
-        raise ConfigurationError(f"unknown bound {bound!r}; one of {', '.join(sorted(BOUNDS))}")
+        raise ConfigurationError(f"unknown bound {bound!r}; use one of {', '.join(sorted(BOUNDS))}")
     text = _vocabulary_measure(name)
     rule = BOUNDS[bound]
     return _measures(text, None if rule is None else remembered(lambda each: rule(each, text(each))))
@@ -63,15 +76,27 @@ def _vocabulary_measure(name: str) -> Measure:
     return remembered(lambda text: vocabulary(name).count(text))
 
 
-def _measures(text: Measure, upper: Measure | None, *, custom: bool = False, exact: bool = False) -> Measures:
+def _measures(
+    text: Measure,
+    upper: Measure | None,
+    *,
+    custom: bool = False,
+    exact: bool = False,
+    learns: bool = False,
+) -> Measures:
+    def measure_compact(each: str) -> int:
+        return text(compact(each))
+
+    measure_quoted = functools.partial(_quoted, text)
     return Measures(
         text=text,
-        compact=remembered(lambda each: text(compact(each))),
-        quoted=remembered(functools.partial(_quoted, text)),
+        compact=measure_compact if learns else remembered(measure_compact),
+        quoted=measure_quoted if learns else remembered(measure_quoted),
         arguments=remembered(arguments_in),
         upper=upper,
         custom=custom,
         exact=exact,
+        learns=learns,
     )
 
 
@@ -81,14 +106,36 @@ def _quoted(text: Measure, given: str) -> tuple[int, bool]:
 
 
 def _checked(tokenizer: Tokenizer) -> Measure:
-    """A registered tokenizer's count, refused where it is no count."""
+    """Returns the tokenizer's `count`, with a check that each result is an integer of at least 0."""
 
     def count(text: str) -> int:
         tokens = tokenizer.count(text)
         if tokens.__class__ is not int or tokens < 0:
+            name = getattr(tokenizer, "name", "?")
             raise ConfigurationError(
-                f"tokenizer {tokenizer.name!r} counted {tokens!r}; a count is an integer, 0 or more"
+                f"tokenizer {name!r} returned {tokens!r} as a count; return an integer of 0 or more"
             )
         return tokens
 
-    return remembered(count)
+    return count
+
+
+def remembered(measure: Callable[[Asked], Answer], generation: int = GENERATION) -> Callable[[Asked], Answer]:
+    """Returns `measure` with a memory: it runs once for each argument while the result is remembered."""
+    young: dict[tuple[int, int], Answer] = {}
+    old: dict[tuple[int, int], Answer] = {}
+
+    def look(asked: Asked) -> Answer:
+        nonlocal young, old
+        key = (hash(asked), len(asked))
+        found = young.get(key)
+        if found is None:
+            found = old.get(key)
+            if found is None:
+                found = measure(asked)
+            if len(young) >= generation:
+                old, young = young, {}
+            young[key] = found
+        return found
+
+    return look

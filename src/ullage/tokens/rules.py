@@ -1,6 +1,6 @@
-"""The plain character rules, for those who ask for them by name.
+"""Character rules, which can be chosen by name instead of a vocabulary.
 
-They know nothing of a text but its length: on shell output, real vocabularies need 30–60 % more.
+A character rule only uses the length of a text. For shell output, real vocabularies need 30–60 % more tokens.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CharacterRule:
-    """Tokens as a fraction of the characters."""
+    """Counts tokens as a fraction of the characters."""
 
     name: str
     halves: int
-    """Characters a token, times two: an integer, so that no rounding error can move a count."""
+    """Characters per token, times two. It is an integer, so that no rounding error can change a count."""
     up: bool
-    """Whether a started token counts."""
+    """True to round up."""
 
     def count(self, text: str) -> int:
-        """The tokens of `text` by this rule."""
+        """Returns the tokens of `text` by this rule."""
         return (2 * len(text) + (self.halves - 1 if self.up else 0)) // self.halves
 
 

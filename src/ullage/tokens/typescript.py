@@ -1,4 +1,4 @@
-"""Tools as OpenAI's models read them: functions in a TypeScript namespace.
+"""Writes tools as OpenAI's models read them: functions in a TypeScript namespace.
 
     namespace functions {
 
@@ -11,10 +11,10 @@
 
     } // namespace functions
 
-The layout is derived from recorded token counts: titles and descriptions are comments above what they
-describe, each of their lines stripped; an object whose members have no comments stands on one line.
-The responses API (version 2) writes a list of types plainly, where the chat API (version 1) repeats the
-whole schema for each of them.
+The layout is derived from recorded token counts. Titles and descriptions are comments above the type that
+they describe, with each line stripped. An object whose members have no comments is written on one line. The
+chat API (version 1) repeats the whole schema for each type in a list of types; the responses API (version 2)
+does not.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from ullage.messages import Tool
 
 DEEPEST = 12
-"""Schemas may refer to themselves; below this depth a type is `any`."""
+"""Greatest depth of a schema, which may refer to itself. A deeper type is written as `any`."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 _PLAIN = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean", "null": "null"}
 
 
 def namespace(tools: Sequence[Tool], version: int = 1) -> str:
-    """All functions as one text."""
+    """Returns all functions as one text."""
     functions = [_function(tool, version) for tool in tools]
     return "\n".join(["namespace functions {", "", *functions, "} // namespace functions"])
 
@@ -46,7 +46,7 @@ def namespace(tools: Sequence[Tool], version: int = 1) -> str:
 def _function(tool: Tool, version: int) -> str:
     function = tool.get("function", tool)
     if not isinstance(function, Mapping) or "name" not in function:
-        return f"// {_literal(tool)}\n"  # a tool of another kind: how it is written is not known
+        return f"// {_literal(tool)}\n"  # The format for other kinds of tools is unknown.
     parameters = function.get("parameters", function.get("input_schema"))
     body = ""
     if isinstance(parameters, Mapping):
@@ -64,7 +64,7 @@ def _comment(text: Any) -> list[str]:
 
 
 def _comments(schema: Mapping[str, Any]) -> list[str]:
-    """What stands above a type: its title, an empty line, its description."""
+    """Returns the comment lines above a type: its title, an empty line, its description."""
     title, description = _comment(schema.get("title")), _comment(schema.get("description"))
     return [*title, *(["//"] if title and description else []), *description]
 
@@ -75,13 +75,13 @@ def _literal(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """The parameters of one function: `root` is where their references point to."""
+    """The parameters of one function. References start at `root`."""
 
     root: Mapping[str, Any]
     version: int
 
     def members_of(self, schema: Mapping[str, Any], depth: int) -> str:
-        """An object's members in braces; empty where it has none."""
+        """Returns an object's members in braces; empty if it has none."""
         members = list(self._members(schema, depth))
         if not members:
             return ""
@@ -93,13 +93,13 @@ class _Schema:
         return "\n".join([*lines, "}"])
 
     def _members(self, schema: Mapping[str, Any], depth: int) -> Iterator[tuple[list[str], str, str]]:
-        """(comments above, `name: type`, comment behind) of each member."""
+        """Yields (comments above, `name: type`, comment behind) of each member."""
         properties, required = schema.get("properties"), schema.get("required")
         needed = required if isinstance(required, list | tuple) else ()
         for name, value in properties.items() if isinstance(properties, Mapping) else ():
             member = self._resolved(value)
             if member.get("type") == "object" and not member.keys() & {"properties", "additionalProperties"}:
-                continue  # an object of which nothing is said is left out
+                continue  # An object without any detail is left out.
             key = name if _IDENTIFIER.fullmatch(name) else _literal(name)
             default = f" // default: {_literal(member['default'])}" if "default" in member else ""
             mark = "" if name in needed else "?"
@@ -134,7 +134,7 @@ class _Schema:
         return [{**schema, **unsaid, "type": kind} for kind in kinds]
 
     def _union(self, variants: Sequence[Mapping[str, Any]], depth: int) -> str:
-        """The variants on one line, or one a line, with its comments behind it, where one has any."""
+        """Returns the variants on one line, or one per line with comments if any variant has a comment."""
         types = [(self._type(each, depth + 1), _comments(each)) for each in variants]
         if not any(comments for _, comments in types):
             return " | ".join(each for each, _ in types)
@@ -156,7 +156,7 @@ class _Schema:
         return f"Array<{inner}>" if is_union else f"{inner}[]"
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
-        """A schema with the definition that it refers to put in its place."""
+        """Returns a schema with its reference replaced by the definition."""
         for _ in range(DEEPEST):
             if not isinstance(schema, Mapping):
                 return {}

@@ -1,6 +1,6 @@
 """The vocabularies that ship with splintr-rs, behind one small interface.
 
-Only this module knows splintr. A vocabulary is loaded when its first text is counted.
+No other module imports splintr. A vocabulary is loaded when its first text is counted.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """What counting needs: a name and a count. One that also has `encode` can show its tokens."""
+    """Counts tokens. A tokenizer that also has `encode` can list the tokens of a text."""
 
     @property
     def name(self) -> str:
-        """The name under which counts are remembered."""
+        """Name of the tokenizer, for messages."""
         ...
 
     def count(self, text: str) -> int:
-        """The tokens of `text`; 0 for the empty text, never negative."""
+        """Returns the number of tokens of `text`, at least 0; 0 for the empty text."""
         ...
 
 
 _nfc = functools.partial(unicodedata.normalize, "NFC")
 
-# vocabulary → (splintr's name, what to do to a text first, splintr's method).
-# `encode_ordinary` never matches a special token that is spelled out in a text; Gemma, whose vocabulary has
-# HTML tags as words, has its ordinary encoding under `encode_raw`.
+# Vocabulary → (splintr's name, normalization of the text or None, splintr's method). `encode_ordinary` never
+# matches a special token that is spelled out in a text. Gemma's vocabulary has HTML tags as words, so its
+# ordinary encoding is `encode_raw`.
 _SOURCES: dict[str, tuple[str, Callable[[str], str] | None, str]] = {
     "o200k": ("o200k_base", None, "encode_ordinary"),
     "gpt-oss": ("o200k_harmony", None, "encode_ordinary"),
@@ -60,13 +60,13 @@ _SOURCES: dict[str, tuple[str, Callable[[str], str] | None, str]] = {
 VOCABULARIES = frozenset(_SOURCES)
 
 _QUADRATIC = frozenset({"gemma2", "gemma3"})
-"""Vocabularies whose encoder takes the square of the time for long runs of line ends."""
+"""Vocabularies whose encoder needs quadratic time for long runs of line ends."""
 _BLOCK = 8192
 _CUT = re.compile(r"(?<=\n)(?=[^\W_])|(?<=[a-z])(?= [a-z])")
 
 
 class Vocabulary:
-    """One of splintr's vocabularies: plain text only, special tokens are never matched."""
+    """One of splintr's vocabularies, for plain text: it never matches special tokens."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -75,7 +75,8 @@ class Vocabulary:
         encode: Callable[[str], list[int]] = getattr(tokenizer, method)
         self._encode = functools.partial(_in_blocks, encode) if name in _QUADRATIC else encode
         # Ids as bytes take half the time of ids as a list, but only the encoder that matches special tokens
-        # gives them; so it is asked where a text has not even the beginning of one.
+        # returns bytes. `count` uses that encoder only if the text does not contain the beginning of a
+        # special token.
         self._begins = sorted({special[:2] for special in tokenizer.special_tokens()})
         self._bytes: Callable[[str], bytes] | None = None
         if method == "encode_ordinary" and len(self._begins) <= 2:
@@ -85,18 +86,18 @@ class Vocabulary:
         return f"Vocabulary({self.name!r})"
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of `text`."""
+        """Returns the token ids of `text`."""
         return self._encode(self._prepared(text))
 
     def count(self, text: str) -> int:
-        """The number of tokens of `text`."""
+        """Returns the number of tokens of `text`."""
         text = self._prepared(text)
         if self._bytes is None or any(begin in text for begin in self._begins):
             return len(self._encode(text))
         return len(self._bytes(text)) // _ID_BYTES
 
     def ready(self) -> None:
-        """Does now what splintr puts off until the first word that is not in its vocabulary."""
+        """Makes splintr build now the tables that it otherwise builds at the first unknown word."""
         self._encode("qzxvkjwq")
 
     def _prepared(self, text: str) -> str:
@@ -110,12 +111,12 @@ _ID_BYTES = 4
 
 @functools.cache
 def vocabulary(name: str) -> Vocabulary | CharacterRule:
-    """The vocabulary or plain rule of that name, loaded once."""
+    """Returns the vocabulary or character rule of that name. It is loaded once."""
     if name in RULES:
         return RULES[name]
     if name not in _SOURCES:
         known = ", ".join(sorted(VOCABULARIES | RULES.keys()))
-        raise ConfigurationError(f"unknown vocabulary {name!r}; one of {known}")
+        raise ConfigurationError(f"unknown vocabulary {name!r}; use one of {known}")
     return Vocabulary(name)
 
 
@@ -126,9 +127,10 @@ def _load(source: str) -> Any:
 
 
 def _in_blocks(encode: Callable[[str], list[int]], text: str) -> list[int]:
-    """The tokens of a text, cut where cutting changes nothing: between words, or before a line's first word.
+    """Returns the tokens of a text that is encoded in blocks, for encoders that need quadratic time.
 
-    Only where a block has no such place is it cut anywhere, and may have a token more.
+    A block ends between two words or before the first word of a line, where a cut changes no token. A block
+    without such a place is cut anywhere, which may add a token.
     """
     if len(text) <= _BLOCK:
         return encode(text)
@@ -145,7 +147,7 @@ def _in_blocks(encode: Callable[[str], list[int]], text: str) -> list[int]:
 
 
 def _without_lone_surrogates(text: str) -> str:
-    """What a JSON encoder would send: pairs joined, lone halves replaced by U+FFFD."""
+    """Returns the text as JSON encoders send it: joins surrogate pairs, makes lone surrogates U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,87 +1,70 @@
-"""Request bodies of every provider, read into one shape and written back.
+"""Reads every provider's request bodies into one format, and writes them back.
 
     request = wire.read(body, "anthropic.messages")
     body = wire.write(request, "openai.chat")
+    counts = wire.usage_counts(answer["usage"], "anthropic.messages")
 
-Reading never changes the body. A body that its API would not understand raises InvalidRequest,
-which names the API and the field; pairs of calls and results are not looked at here.
+Reading never changes the body, and accepts SDK objects inside it. An invalid body raises InvalidRequest,
+which names the API and the field. The pairing of calls and results is not checked here.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidRequest
-from ullage.wire.fields import Place
+from ullage.intake import kind_of, plain
+from ullage.wire import conversion
+from ullage.wire.api import APIS, MODULES, Api, api_of
+from ullage.wire.fields import BodyField
+from ullage.wire.original import restored
 from ullage.wire.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-# api → its reader, its writer; a module is loaded when it is first needed
-TABLE: Mapping[str, tuple[str, str | None]] = {
-    "openai.chat": ("openai_chat.read", "openai_chat.write"),
-    "openai.responses": ("openai_responses.read", "openai_responses_writing.write"),
-    "openai.responses.input_tokens": ("openai_responses.read", "openai_responses_writing.write"),
-    "anthropic.messages": ("anthropic.read", "anthropic_writing.write"),
-    "anthropic.count_tokens": ("anthropic.read", "anthropic_writing.write"),
-    "gemini": ("gemini.read", None),
-    "gemini.count_tokens": ("gemini.read", None),
-    "bedrock.converse": ("bedrock.read", None),
-    "bedrock.invoke": ("bedrock.read_invoke", None),
-    "ollama.chat": ("ollama.read", "ollama_writing.write"),
-    "cohere.chat.v1": ("cohere.read_v1", None),
-    "cohere.chat.v2": ("cohere.read_v2", None),
-}
-
-# what the endpoints that only count take; anything else in a body is an error to them
-COUNTED: Mapping[str, frozenset[str]] = {
-    "openai.responses.input_tokens": frozenset(
-        ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
-    ),
-    "anthropic.count_tokens": frozenset(
-        ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
-    ),
-}
-
-APIS = tuple(TABLE)
-"""Every API that can be read."""
-
-WRITABLE = tuple(api for api, (_, writer) in TABLE.items() if writer is not None)
-"""Every API that can be written."""
+    from ullage.target import ApiName
 
 
-def read(body: Any, api: str) -> Request:
-    """A request body of this API as a Request; raises InvalidRequest, naming the field, if it is none."""
-    reader, _ = _entry(api)
-    place = Place(body, api)
+def read(body: Any, api: ApiName) -> Request:
+    """Reads a request body of this API; raises InvalidRequest, which names the field, if it is invalid."""
+    known = api_of(api)
+    try:
+        place = BodyField(plain(body), known.name)
+    except RecursionError as error:
+        raise InvalidRequest(str(error), api=api) from None
     place.object()
-    parse: Callable[[Place], Request] = _function(reader)
-    return parse(place)
+    return _read(place, known)
 
 
-def write(request: Request, api: str) -> dict[str, Any]:
-    """A Request as a body of this API; raises InvalidRequest for what that API cannot say."""
-    _, writer = _entry(api)
-    if writer is None:
-        raise InvalidRequest(f"can be read but not written; written can be {', '.join(WRITABLE)}", api=api)
-    make: Callable[[Request], dict[str, Any]] = _function(writer)
-    body = make(request)
-    if api in COUNTED and request.api != api:
-        return {name: value for name, value in body.items() if name in COUNTED[api]}
+def _read(body: BodyField, api: Api) -> Request:
+    return replace(api.read(body), original=body.value)
+
+
+def write(request: Request, api: ApiName) -> dict[str, Any]:
+    """Writes a request as a body of this API; raises InvalidRequest if a part has no equivalent there.
+
+    On the API that it was read from, everything that was not changed is written as it was.
+    """
+    known = api_of(api)
+    if not isinstance(request, Request):
+        raise InvalidRequest(
+            f"wire.write needs a Request, as wire.read returns it, not {kind_of(request)}", api=api
+        )
+    body = known.write(conversion.prepare(request, known.name))
+    if request.api == api and request.original is not None:
+        before = known.write(_read(BodyField(request.original, api), known))
+        return restored(request.original, before, body)
+    if known.members is not None and request.api != api:
+        return {name: value for name, value in body.items() if name in known.members}
     return body
 
 
-def _entry(api: str) -> tuple[str, str | None]:
-    if not isinstance(api, str) or api not in TABLE:
-        raise InvalidRequest(f"unknown API; one of {', '.join(APIS)}", api=str(api))
-    return TABLE[api]
+def usage_counts(reported: Any, api: ApiName) -> dict[str, int] | None:
+    """Returns the figures in a usage object of this API; None if there is none. Never raises."""
+    if not isinstance(reported, Mapping) or api not in MODULES:
+        return None
+    return api_of(api).usage_counts(reported)
 
 
-def _function(path: str) -> Any:
-    module, _, name = path.partition(".")
-    return getattr(import_module(f"ullage.wire.{module}"), name)
-
-
-__all__ = ["APIS", "WRITABLE", "InvalidRequest", "Request", "read", "write"]
+__all__ = ["APIS", "Api", "InvalidRequest", "Request", "api_of", "read", "usage_counts", "write"]

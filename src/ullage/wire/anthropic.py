@@ -1,229 +1,50 @@
-"""Anthropic's messages API: `anthropic.messages` and `anthropic.count_tokens`.
-
-A user turn with tool results becomes tool messages followed by a user message of what else it
-holds; written back, they are one turn again. Thinking blocks stay parts of their message, with
-their signatures; blocks of Anthropic's own tools stay as they came.
-"""
+"""Anthropic's Messages API and its endpoint that counts tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ullage.wire import crossing
-from ullage.wire.calls import assistant, call, function_tool, named_function, schema_format
-from ullage.wire.fields import Object, Place, without
-from ullage.wire.parts import data_url, image_part, own_block, text_part
-from ullage.wire.request import Request
+from ullage.wire.anthropic_patch import patch
+from ullage.wire.anthropic_reader import read, read_turns
+from ullage.wire.anthropic_writer import write
+from ullage.wire.api import Api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
-THINKS = frozenset({"enabled", "adaptive"})
-CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+    from ullage.wire.api import Sum
 
-
-def read(body: Place) -> Request:
-    """A body of the messages API as a Request."""
-    rest = body.object()
-    system, turns, tools = body.at("system"), body.at("messages"), body.at("tools")
-    if turns.value is None:
-        raise turns.wrong("the messages are missing")
-    messages = [*_system(system), *(message for turn in turns.each() for message in _turn(turn))]
-    return Request(
-        model=body.at("model").optional_text(),
-        messages=tuple(messages),
-        tools=tuple(_tool(tool) for tool in tools.each()),
-        response_format=_take_format(body, rest),
-        tool_choice=_take_choice(body.at("tool_choice"), rest),
-        thinking=thinks(rest.get("thinking")),
-        rest=without(rest, "model", "system", "messages", "tools"),
-        api=body.api,
-    )
-
-
-def thinks(asked: Any) -> bool:
-    """Whether the `thinking` of a body asks the model to think."""
-    kind = asked.get("type") if isinstance(asked, dict) else None
-    return isinstance(kind, str) and kind in THINKS
-
-
-def _system(place: Place) -> Iterator[Object]:
-    if place.value is None or place.value in ("", []):
-        return
-    yield {"role": "system", "content": _content(place)}
-
-
-def _turn(turn: Place) -> Iterator[Object]:
-    role = turn.get("role").text()
-    content = turn.get("content")
-    more = without(turn.object(), "role", "content", "tool_calls", "tool_call_id")
-    if role == "assistant":
-        yield _assistant(content, more)
-    elif role in ("user", "system"):
-        yield from _user(role, content, more)
-    else:
-        raise turn.at("role").wrong(f"unknown role {role!r}; user or assistant")
-
-
-def _user(role: str, content: Place, more: Object) -> Iterator[Object]:
-    results = (
-        [] if isinstance(content.value, str) else [block for block in content.each() if _is_result(block)]
-    )
-    if not results:
-        yield {"role": role, "content": _content(content), **more}
-        return
-    for block in results:
-        yield {
-            **without(block.object(), "type", "tool_use_id", "tool_calls"),
-            "role": "tool",
-            "tool_call_id": block.get("tool_use_id").text(),
-            "content": "" if block.at("content").value is None else _content(block.at("content")),
-        }
-    parts = [_part(block) for block in content.each() if not _is_result(block)]
-    if parts:
-        yield {"role": role, "content": parts, **more}
-
-
-def _is_result(block: Place) -> bool:
-    return bool(block.get("type").value == "tool_result")
-
-
-def _assistant(content: Place, more: Object) -> Object:
-    if isinstance(content.value, str):
-        return {"role": "assistant", "content": content.value, **more}
-    parts: list[Object] = []
-    calls: list[tuple[int, Object]] = []
-    for block in content.each():
-        if block.get("type").value == "tool_use":
-            calls.append((len(parts), _call(block)))
-        else:
-            parts.append(_part(block))
-    return assistant(parts, [crossing.placed(each, at, len(parts)) for at, each in calls], **more)
-
-
-def _call(block: Place) -> Object:
-    given = block.get("input")
-    if given.value is not None:
-        given.object()
-    return call(
-        block.get("id").text(),
-        block.get("name").text(),
-        "{}" if given.value is None else given.json(),
-        **without(block.object(), "type", "id", "name", "input", "position"),
-    )
-
-
-def _content(place: Place) -> Any:
-    if isinstance(place.value, str):
-        return place.value
-    if place.value is None:
-        raise place.wrong("content is missing")
-    return [_part(block) for block in place.each()]
-
-
-def _part(block: Place) -> Object:
-    if isinstance(block.value, str):
-        return text_part(block.value)
-    kind = block.get("type").text()
-    reader = _PARTS.get(kind)
-    if reader is None:
-        return own_block(block)
-    return reader(block, without(block.object(), "type", "text", "source", "image_url", "file"))
-
-
-def _text(block: Place, more: Object) -> Object:
-    return text_part(block.get("text").text(), **more)
-
-
-def _image(block: Place, more: Object) -> Object:
-    source = block.get("source")
-    kind = source.get("type").text()
-    if kind == "base64":
-        return image_part(data_url(source.get("media_type").text(), source.get("data").text()), **more)
-    if kind == "url":
-        return image_part(source.get("url").text(), **more)
-    return {"type": "image_url", "image_url": {"url": ""}, **more, "source": source.value}
-
-
-def _document(block: Place, more: Object) -> Object:
-    block.at("title").optional_text()
-    source = block.get("source")
-    kind = source.get("type").text()
-    if kind == "text":
-        return {"type": "document", "text": source.get("data").text(), **more}
-    if kind == "content":
-        return {"type": "document", "text": source_text(source), **more, "source": source.value}
-    if kind == "base64":
-        file: Object = {"file_data": data_url(source.get("media_type").text(), source.get("data").text())}
-    elif kind == "url":
-        file = {"file_url": source.get("url").text()}
-    else:
-        file, more["source"] = {}, source.value
-    if "title" in more:
-        file["filename"] = more.pop("title")
-    return {"type": "file", "file": file, **more}
-
-
-def source_text(source: Place) -> str:
-    """The text of a document that is given in blocks."""
-    blocks = source.get("content")
-    if isinstance(blocks.value, str):
-        return blocks.value
-    return "\n".join(each.at("text").optional_text() or "" for each in blocks.each())
-
-
-_PARTS: Mapping[str, Callable[[Place, Object], Object]] = {
-    "text": _text,
-    "image": _image,
-    "document": _document,
+CACHES: Sum = (("cache_read_input_tokens",), ("cache_creation_input_tokens",))
+"""Fields of a usage object with the tokens read from the cache and written to it."""
+THINKING = ("output_tokens_details.thinking_tokens",)
+USAGE: Mapping[str, Sum] = {
+    "prompt": (("input_tokens",), *CACHES),
+    "completion": (("output_tokens",),),
+    "cached_read": CACHES[:1],
+    "cache_write": CACHES[1:],
+    "reasoning": (THINKING,),
 }
+OPTIONS = {
+    "output limit": ("max_tokens",),
+    "temperature": ("temperature",),
+    "nucleus": ("top_p",),
+    "stop": ("stop_sequences",),
+    "stream": ("stream",),
+}
+COUNTED = frozenset(
+    ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format")
+)
 
-
-def _tool(tool: Place) -> Object:
-    kind = tool.get("type").optional_text()
-    if kind == "function":
-        raise tool.at("type").wrong("unknown kind of tool 'function'; a tool of your own has no type")
-    if kind not in (None, "custom"):
-        return tool.object()
-    strict = tool.at("strict").value
-    read_tool = function_tool(
-        tool.get("name").text(),
-        tool.at("description").optional_text(),
-        tool.at("input_schema").optional_object(),
-        **without(tool.object(), "type", "name", "description", "input_schema", "strict"),
-    )
-    if strict is not None:
-        read_tool["function"]["strict"] = strict
-    return read_tool
-
-
-def _take_choice(place: Place, rest: Object) -> Any:
-    rest.pop("tool_choice", None)
-    if place.value is None:
-        return None
-    kind = place.get("type").text()
-    more = without(place.object(), "type", "name")
-    if more:
-        rest["tool_choice"] = more
-    if kind == "tool":
-        return named_function(place.get("name").text())
-    if kind not in CHOICES:
-        raise place.at("type").wrong(f"unknown tool choice {kind!r}; auto, any, tool or none")
-    return CHOICES[kind]
-
-
-def _take_format(body: Place, rest: Object) -> Object | None:
-    """The schema out of `output_config.format`, or of the older `output_format`."""
-    for place, holder in (
-        (body.at("output_config").at("format"), "output_config"),
-        (body.at("output_format"), ""),
-    ):
-        if place.value is None:
-            continue
-        schema = place.get("schema").value
-        if holder:
-            rest[holder] = without(rest[holder], "format")
-        else:
-            rest["output_format"] = {}
-        return schema_format(schema, **without(place.object(), "type", "schema"))
-    return None
+APIS = (
+    Api(
+        name="anthropic.messages",
+        read=read,
+        write=write,
+        usage=USAGE,
+        options=OPTIONS,
+        history="messages",
+        read_items=read_turns,
+        patch=patch,
+    ),
+    Api(name="anthropic.count_tokens", read=read, write=write, usage=USAGE, options=OPTIONS, members=COUNTED),
+)

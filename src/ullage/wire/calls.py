@@ -1,4 +1,4 @@
-"""Tool calls and their results in the shape of OpenAI's chat API, whatever they were before."""
+"""Tool calls and their results in the format of OpenAI's chat API."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 def call(identity: str, name: str, arguments: str, /, **more: Any) -> Object:
-    """A call of a function."""
+    """Returns a call of a function."""
     function = {"name": name, "arguments": arguments}
     return {**more, "id": identity, "type": "function", "function": function}
 
 
 def assistant(parts: Sequence[Object], calls: Sequence[Object], /, **more: Any) -> Object:
-    """An assistant's message of these parts and calls."""
+    """Returns an assistant message with these parts and calls."""
     if not calls:
         return {**more, "role": "assistant", "content": list(parts)}
     return {**more, "role": "assistant", "content": list(parts) or None, "tool_calls": list(calls)}
 
 
 def arguments_object(text: Any) -> Object:
-    """A call's arguments as an object; text that is no JSON object stands under `arguments`."""
+    """Returns a call's arguments as an object; other text becomes the member `arguments`."""
     if isinstance(text, dict):
         return text
     if not text:
@@ -33,24 +33,38 @@ def arguments_object(text: Any) -> Object:
     return value if isinstance(value, dict) else {"arguments": text}
 
 
+MADE = "made_call"
+"""Prefix of the ids that are made for calls without one."""
+
+
+def given_id(identity: str) -> str | None:
+    """Returns the id of a call if its body had one, else None."""
+    return None if identity.startswith(MADE) else identity
+
+
 class Ids:
-    """Gives ids to calls that have none, and finds the call that a result without one answers."""
+    """Makes ids for calls without one, and finds the call of a result without an id."""
 
     def __init__(self) -> None:
         self._made = 0
+        self._place = ""
         self._open: list[tuple[str, str | None]] = []
 
-    def made(self, given: str | None, name: str | None, *, prefix: str = "call") -> str:
-        """The id of a call: the given one, or the next of our own."""
+    def begin(self, index: int) -> None:
+        """Begins the message at this position; its new ids are the same wherever reading started."""
+        self._made, self._place = 0, f"{index}_"
+
+    def made(self, given: str | None, name: str | None, *, prefix: str = MADE) -> str:
+        """Returns the id of a call: the given one, or a new one."""
         identity = given
         if not identity:
-            identity = f"{prefix}_{self._made}"
+            identity = f"{prefix}_{self._place}{self._made}"
             self._made += 1
         self._open.append((identity, name))
         return identity
 
     def answered(self, given: str | None, name: str | None = None) -> str:
-        """The id of the call that a result answers: by its id, else by name, else the oldest open one."""
+        """Returns the id of the call that a result answers: by id, else by name, else the oldest one."""
         index = self._find(given, name)
         if index is not None:
             return self._open.pop(index)[0]
@@ -67,7 +81,7 @@ class Ids:
 
 
 def function_tool(name: str, description: str | None, parameters: Any, /, **more: Any) -> Object:
-    """The definition of a function."""
+    """Returns the definition of a function."""
     function: Object = {"name": name}
     if description is not None:
         function["description"] = description
@@ -77,17 +91,17 @@ def function_tool(name: str, description: str | None, parameters: Any, /, **more
 
 
 def named_function(name: str) -> Object:
-    """The choice of one function by its name."""
+    """Returns the tool choice for one function."""
     return {"type": "function", "function": {"name": name}}
 
 
 def schema_format(schema: Any, /, **more: Any) -> Object:
-    """A response format with a JSON schema."""
+    """Returns a response format with a JSON schema."""
     return {"type": "json_schema", "json_schema": {**more, "schema": schema}}
 
 
 def chosen_name(choice: Any) -> str | None:
-    """The function that a tool choice names, if it names one."""
+    """Returns the function that a tool choice names, or None."""
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return name if isinstance(name, str) else None

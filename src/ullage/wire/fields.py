@@ -1,6 +1,6 @@
-"""Checked access to the fields of a body, so that a malformed one is named and never crashes.
+"""Checked access to the fields of a body, so that an error names the field instead of crashing.
 
-Every reader walks its body through a `Place`: the value, the API and the path that led there.
+Every reader walks its body through a `BodyField`: the value, the API, and the path to the value.
 """
 
 from __future__ import annotations
@@ -8,81 +8,84 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ullage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ullage.target import ApiName
 
 Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A value in a body, and the way to it."""
+class BodyField:
+    """A value in a body, and the path to it."""
 
     value: Any
-    api: str
+    api: ApiName
     path: str = ""
 
     def wrong(self, reason: str) -> InvalidRequest:
-        """The error that names this place."""
+        """Returns the error that names this place."""
         return InvalidRequest(reason, api=self.api, field=self.path or None)
 
     def object(self) -> Object:
-        """This value as a fresh dict; raises InvalidRequest unless it is an object."""
+        """Returns this value as a new dict; raises InvalidRequest unless it is an object."""
         if not isinstance(self.value, Mapping):
-            raise self.wrong(f"an object is expected, this is {kind(self.value)}")
+            raise self.wrong(f"must be an object, but is {kind(self.value)}")
         return dict(self.value)
 
     def optional_object(self) -> Object | None:
-        """This value as a fresh dict, or None where it is absent."""
+        """Returns this value as a new dict, or None if it is absent."""
         return None if self.value is None else self.object()
 
     def text(self) -> str:
-        """This value as a string; raises InvalidRequest unless it is one."""
+        """Returns this value as a string; raises InvalidRequest for any other type."""
         if not isinstance(self.value, str):
-            raise self.wrong(f"a string is expected, this is {kind(self.value)}")
+            raise self.wrong(f"must be a string, but is {kind(self.value)}")
         return self.value
 
     def optional_text(self) -> str | None:
-        """This value as a string, or None where it is absent."""
+        """Returns this value as a string, or None if it is absent."""
         return None if self.value is None else self.text()
 
-    def get(self, *names: str) -> Place:
-        """The first of these members that is there and not null; the value None where none is."""
+    def get(self, *names: str) -> BodyField:
+        """Returns the first of these members that is not null, else a place with the value None."""
         if not isinstance(self.value, Mapping):
-            raise self.wrong(f"an object is expected, this is {kind(self.value)}")
+            raise self.wrong(f"must be an object, but is {kind(self.value)}")
         for name in names:
             if self.value.get(name) is not None:
                 return self.at(name)
-        return Place(None, self.api, self._member(names[0]))
+        return BodyField(None, self.api, self._member(names[0]))
 
-    def at(self, name: str) -> Place:
-        """The member of that name, or None."""
+    def at(self, name: str) -> BodyField:
+        """Returns the member of that name; its value is None if it is absent."""
         value = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return Place(value, self.api, self._member(name))
+        return BodyField(value, self.api, self._member(name))
 
     def has(self, *names: str) -> bool:
-        """Whether one of these members is there and not null."""
+        """Returns True if one of these members is present and not null."""
         return isinstance(self.value, Mapping) and any(self.value.get(name) is not None for name in names)
 
-    def each(self) -> Iterator[Place]:
-        """The elements of a list; nothing for null; raises InvalidRequest for anything else."""
+    def each(self, start: int = 0) -> Iterator[BodyField]:
+        """Yields the elements of a list from `start` on; nothing for null; else raises InvalidRequest."""
         if self.value is None:
             return
         if not is_list(self.value):
-            raise self.wrong(f"a list is expected, this is {kind(self.value)}")
-        for index, value in enumerate(self.value):
-            yield Place(value, self.api, f"{self.path}[{index}]")
+            raise self.wrong(f"must be a list, but is {kind(self.value)}")
+        for index in range(start, len(self.value)):
+            yield BodyField(self.value[index], self.api, f"{self.path}[{index}]")
 
-    def one_or_each(self) -> Iterator[Place]:
-        """The elements of a list, or a lone object as its own only element."""
+    def one_or_each(self) -> Iterator[BodyField]:
+        """Yields the elements of a list, or a single object itself."""
         if isinstance(self.value, Mapping):
             yield self
         else:
             yield from self.each()
 
     def json(self) -> str:
-        """This value as compact JSON text."""
+        """Returns this value as compact JSON text."""
         try:
             return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"), default=str)
         except (TypeError, ValueError, RecursionError) as error:
@@ -93,7 +96,7 @@ class Place:
 
 
 def kind(value: object) -> str:
-    """The name of a value's type, in the words of JSON where there is one."""
+    """Returns the name of a value's type, in the terms of JSON if there is one."""
     if value is None:
         return "missing"
     names = {
@@ -108,17 +111,17 @@ def kind(value: object) -> str:
 
 
 def is_list(value: object) -> bool:
-    """Whether this is a list and not a text."""
+    """Returns True for a list or other sequence, but not for text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
 
 
 def without(value: Mapping[str, Any], *names: str) -> Object:
-    """What is left of an object when these members and all nulls are taken out."""
+    """Returns an object without these members and without nulls."""
     return {key: each for key, each in value.items() if key not in names and each is not None}
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text, or None where it is not JSON."""
+    """Returns the value of a JSON text, or None if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

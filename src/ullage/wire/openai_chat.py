@@ -1,8 +1,7 @@
-"""OpenAI's chat API, `openai.chat`: the shape that Ullage thinks in.
+"""Reads and writes OpenAI's chat API, `openai.chat`, whose format Ullage uses internally.
 
-Reading brings the older and looser forms of it into one: `functions` and `function_call`, images
-given as a bare address, parts that are strings, calls without ids. A message that is in the
-common shape already is taken as it is.
+Reading converts older and looser forms: `functions` and `function_call`, images given as a bare address,
+parts that are strings, calls without ids. A message that is already in the common format is used as it is.
 """
 
 from __future__ import annotations
@@ -10,19 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.messages import part_text
-from ullage.wire import crossing
-from ullage.wire.calls import Ids, chosen_name, named_function
-from ullage.wire.fields import Object, Place, without
+from ullage.wire import conversion
+from ullage.wire.api import Api
+from ullage.wire.calls import MADE, Ids, chosen_name, named_function
+from ullage.wire.fields import BodyField, Object, without
+from ullage.wire.origin import Origin, patched_content
 from ullage.wire.parts import folded, listed, text_part
 from ullage.wire.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ullage.messages import Message, Tool
+    from ullage.wire.api import Sum
+    from ullage.wire.origin import Kept
 
-OLDER = "older_function_call"
-"""The ids that we give to calls made by the older `function_call` begin with this."""
+OLDER = f"{MADE}_older"
+"""Prefix of the ids that are made for calls by the older `function_call`."""
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 CHAT_PARTS = frozenset({"text", "image_url", "file", "input_audio", "video_url", "refusal"})
@@ -32,22 +35,21 @@ TAKEN = ("model", "messages", "tools", "functions", "function_call", "tool_choic
 # Reading
 
 
-def read(body: Place) -> Request:
-    """A body of the chat API as a Request."""
+def read(body: BodyField) -> Request:
+    """Reads a body of the chat API."""
     rest = without(body.object(), *TAKEN)
     messages = body.at("messages")
     if messages.value is None:
         raise messages.wrong("the messages are missing")
-    ids = Ids()
     tools = [read_tool(tool) for tool in body.at("tools").each()]
     if body.has("functions"):
         if not tools:
-            rest["functions"] = []  # says on the way back that this caller speaks the older form
+            rest["functions"] = []  # marks for writing that this caller uses the older form
         tools += [{"type": "function", "function": _function(each)} for each in body.at("functions").each()]
     response_format = body.at("response_format")
     return Request(
         model=body.at("model").optional_text(),
-        messages=tuple(read_message(message, ids) for message in messages.each()),
+        messages=tuple(message for message, _ in read_messages(messages)),
         tools=tuple(tools),
         response_format=None if response_format.value is None else _format(response_format),
         tool_choice=_choice(body),
@@ -57,11 +59,19 @@ def read(body: Place) -> Request:
     )
 
 
-def read_message(place: Place, ids: Ids) -> Message:
-    """One message, brought into the common shape where it is not in it."""
+def read_messages(place: BodyField, start: int = 0) -> Iterator[tuple[Message, Origin]]:
+    """Reads the messages from `start` on, each with its position."""
+    ids = Ids()
+    for index, message in enumerate(place.each(start), start):
+        ids.begin(index)
+        yield read_message(message, ids), Origin((index,))
+
+
+def read_message(place: BodyField, ids: Ids) -> Message:
+    """Returns one message in the common format."""
     role = place.get("role").text()
     if role not in ROLES:
-        raise place.at("role").wrong(f"unknown role {role!r}; one of {', '.join(sorted(ROLES))}")
+        raise place.at("role").wrong(f"unknown role {role!r}; use one of {', '.join(sorted(ROLES))}")
     message = without(place.object(), "content", "tool_calls", "function_call")
     if role == "tool":
         message["tool_call_id"] = ids.answered(
@@ -76,21 +86,23 @@ def read_message(place: Place, ids: Ids) -> Message:
     if place.has("function_call"):
         calls.append(_older_call(place.at("function_call"), ids))
     if calls and role != "assistant":
-        raise place.at("tool_calls").wrong(f"only an assistant calls tools, this is {role}")
+        raise place.at("tool_calls").wrong(
+            f"a message with the role {role} cannot call tools; only the assistant can"
+        )
     message["content"] = _content(place.at("content"), bool(calls))
     if calls:
         message["tool_calls"] = calls
     return message
 
 
-def _content(place: Place, has_calls: bool) -> Any:
+def _content(place: BodyField, has_calls: bool) -> Any:
     if place.value is None:
         return None if has_calls else ""
     return place.value if isinstance(place.value, str) else [read_part(part) for part in place.each()]
 
 
-def read_part(place: Place) -> Object:
-    """One content part, with an image's address always in an object."""
+def read_part(place: BodyField) -> Object:
+    """Returns one content part; an image's address is always inside an object."""
     if isinstance(place.value, str):
         return text_part(place.value)
     part = without(place.object())
@@ -100,17 +112,17 @@ def read_part(place: Place) -> Object:
     elif kind in ("image_url", "video_url"):
         source = place.get(kind)
         part[kind] = {"url": source.value} if isinstance(source.value, str) else source.object()
-        Place(part[kind], source.api, source.path).get("url").text()
+        BodyField(part[kind], source.api, source.path).get("url").text()
     elif kind in ("file", "input_audio"):
         part[kind] = place.get(kind).object()
         for name, value in part[kind].items():
-            Place(value, place.api, f"{place.path}.{kind}.{name}").optional_text()
+            BodyField(value, place.api, f"{place.path}.{kind}.{name}").optional_text()
     elif kind == "refusal":
         place.get("refusal").text()
     return part
 
 
-def _call(place: Place, ids: Ids) -> Object:
+def _call(place: BodyField, ids: Ids) -> Object:
     own = place.has("custom")
     described = place.get("custom" if own else "function")
     name = described.get("name").text()
@@ -125,7 +137,7 @@ def _call(place: Place, ids: Ids) -> Object:
     }
 
 
-def _older_call(place: Place, ids: Ids) -> Object:
+def _older_call(place: BodyField, ids: Ids) -> Object:
     name = place.get("name").text()
     arguments = place.at("arguments").optional_text() or ""
     return {
@@ -135,8 +147,8 @@ def _older_call(place: Place, ids: Ids) -> Object:
     }
 
 
-def read_tool(place: Place) -> Object:
-    """One tool definition; a provider's own tool stays as it came."""
+def read_tool(place: BodyField) -> Object:
+    """Returns one tool definition; a provider's own tool is kept unchanged."""
     tool = place.object()
     kind = place.at("type").optional_text()
     if kind in (None, "function"):
@@ -147,7 +159,7 @@ def read_tool(place: Place) -> Object:
     return tool
 
 
-def _function(place: Place) -> Object:
+def _function(place: BodyField) -> Object:
     place.get("name").text()
     place.at("description").optional_text()
     if place.at("parameters").value is not None:
@@ -155,7 +167,7 @@ def _function(place: Place) -> Object:
     return place.object()
 
 
-def _choice(body: Place) -> Any:
+def _choice(body: BodyField) -> Any:
     choice = body.at("tool_choice")
     if isinstance(choice.value, str):
         return choice.value
@@ -167,7 +179,7 @@ def _choice(body: Place) -> Any:
     return named_function(older.get("name").text())
 
 
-def _named(choice: Place) -> Object:
+def _named(choice: BodyField) -> Object:
     made = choice.object()
     if choice.has("function"):
         choice.at("function").get("name").text()
@@ -175,15 +187,17 @@ def _named(choice: Place) -> Object:
     return made
 
 
-def _format(place: Place) -> Object:
+def _format(place: BodyField) -> Object:
     if place.get("type").text() == "json_schema":
         place.get("json_schema").object()
     return place.object()
 
 
 def _thinks(rest: Mapping[str, Any]) -> bool:
-    thinking = rest.get("thinking")
+    thinking, reasoning = rest.get("thinking"), rest.get("reasoning")
     asked = isinstance(thinking, dict) and thinking.get("type") == "enabled"
+    if isinstance(reasoning, dict):  # aggregators use this field for every model
+        asked = asked or (reasoning.get("enabled") is not False and reasoning.get("effort") != "none")
     return asked or rest.get("enable_thinking") is True
 
 
@@ -191,9 +205,9 @@ def _thinks(rest: Mapping[str, Any]) -> bool:
 
 
 def write(request: Request) -> Object:
-    """A Request as a body of the chat API."""
-    own = crossing.is_own(request, crossing.CHAT)
-    body = crossing.options(request, crossing.CHAT)
+    """Returns a Request as a body of the chat API."""
+    own = conversion.is_own(request, conversion.CHAT)
+    body = conversion.options(request, conversion.CHAT)
     older = own and body.pop("functions", None) is not None
     if request.model is not None:
         body["model"] = request.model
@@ -212,8 +226,8 @@ def _write_message(message: Message, own: bool) -> Object:
     if own:
         written = dict(message)
     else:
-        written = crossing.some(message, "role", "name", "tool_call_id")
-        parts = [_write_part(part) for part in listed(message.get("content")) if crossing.sendable(part, own)]
+        written = conversion.some(message, "role", "name", "tool_call_id")
+        parts = [_write_part(part) for part in listed(message.get("content")) if conversion.is_sendable(part)]
         written["content"] = folded(parts) or (None if message.get("tool_calls") else "")
     calls = message.get("tool_calls") or ()
     if calls:
@@ -222,7 +236,7 @@ def _write_message(message: Message, own: bool) -> Object:
 
 
 def _older_message(message: Object) -> Object:
-    """A message with the older `function_call` where it came with it."""
+    """Returns a message with the older `function_call` if it came with it."""
     if message["role"] == "tool" and message["tool_call_id"].startswith(OLDER) and message.get("name"):
         return {**without(message, "tool_call_id"), "role": "function"}
     calls = message.get("tool_calls") or []
@@ -233,23 +247,23 @@ def _older_message(message: Object) -> Object:
 
 
 def _write_call(each: Mapping[str, Any], own: bool) -> Object:
-    if each.get("type") == "custom":
+    if each.get("type") == "custom" and "function" in each:
         function = each["function"]
-        more = without(each, "function") if own else crossing.some(each, "id", "type")
+        more = without(each, "function") if own else conversion.some(each, "id", "type")
         return {**more, "custom": {"name": function["name"], "input": function["arguments"]}}
     if own:
         return dict(each)
-    function = crossing.some(each["function"], "name", "arguments")
+    function = conversion.some(each["function"], "name", "arguments")
     return {"id": each["id"], "type": "function", "function": function}
 
 
 def _write_part(part: Mapping[str, Any]) -> Object:
-    """A part that came by another API, with the members that the chat API knows."""
+    """Returns a part of another API with only the members that the chat API knows."""
     kind = part.get("type")
     if kind == "document":
         return text_part(part_text(part))
     if kind not in CHAT_PARTS:
-        raise crossing.no_counterpart(kind, crossing.CHAT)
+        raise conversion.no_counterpart(kind, conversion.CHAT)
     return {"type": kind, kind: part[kind]}
 
 
@@ -257,9 +271,9 @@ def _write_tool(tool: Tool, own: bool) -> Object:
     if own:
         return dict(tool)
     if tool.get("type") == "custom":
-        return crossing.some(tool, "type", "custom")
+        return conversion.some(tool, "type", "custom")
     if tool.get("type") != "function":
-        raise crossing.no_counterpart(tool.get("type"), crossing.CHAT)
+        raise conversion.no_counterpart(tool.get("type"), conversion.CHAT)
     return {"type": "function", "function": tool["function"]}
 
 
@@ -276,3 +290,40 @@ def _write_format(response_format: Mapping[str, Any], own: bool) -> Object:
         return dict(response_format)
     described = response_format["json_schema"]
     return {"type": "json_schema", "json_schema": {"name": "response", **described}}
+
+
+def patch(body: Object, kept: Sequence[Kept]) -> Object:
+    """Returns a body with other messages; those that did not change are the given objects."""
+    return {**body, "messages": [_patched(body["messages"], each) for each in kept]}
+
+
+def _patched(messages: Sequence[Any], kept: Kept) -> Any:
+    if kept.origin is None:
+        return _write_message(kept.message, own=True)
+    message = messages[kept.origin.items[0]]
+    return message if kept.is_same else {**message, "content": patched_content(kept, message.get("content"))}
+
+
+# The API
+
+USAGE: Mapping[str, Sum] = {
+    "prompt": (("prompt_tokens",),),
+    "completion": (("completion_tokens",),),
+    "cached_read": (
+        ("prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
+    ),
+    "cache_write": (("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),),
+    "reasoning": (("completion_tokens_details.reasoning_tokens",),),
+}
+
+APIS = (
+    Api(
+        name="openai.chat",
+        read=read,
+        write=write,
+        usage=USAGE,
+        history="messages",
+        read_items=read_messages,
+        patch=patch,
+    ),
+)

@@ -1,314 +1,56 @@
-"""OpenAI's responses API: `openai.responses` and `openai.responses.input_tokens`.
-
-The items that the assistant made in a row (reasoning, a message, calls) become one assistant
-message; results become tool messages. What an item has beyond the chat shape stands in the
-member `item` of its message or call, and an item of OpenAI's own tools is a part as it came.
-"""
+"""OpenAI's Responses API and its endpoint that counts tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ullage.wire import crossing
-from ullage.wire.calls import call, function_tool, named_function
-from ullage.wire.fields import Object, Place, without
-from ullage.wire.parts import image_part, own_block, text_part
-from ullage.wire.request import Request
+from ullage.wire.api import Api
+from ullage.wire.openai_responses_reader import read, read_items
+from ullage.wire.openai_responses_writer import patch, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-TAKEN = ("model", "instructions", "input", "tools", "tool_choice", "text")
-ROLES = frozenset({"system", "developer", "user", "assistant"})
-CALL_INPUTS = ("arguments", "input", "action", "operation")
-"""Where the items for calls of various tools hold what the tool is asked to do."""
+    from ullage.wire.api import Sum
 
-GIVEN = frozenset({"additional_tools", "mcp_approval_response"})
-"""Items without a role or a call that come from the caller."""
-
-CONTENT = "responses_content"
-"""The type that we give to a part of an assistant's message that has no counterpart."""
-
-OWN_PARTS = frozenset({"text", "image_url", "file", "refusal", "document", "input_audio", CONTENT})
-"""Parts of a message; any other part of an assistant's is an item of its own."""
-
-
-def read(body: Place) -> Request:
-    """A body of the responses API as a Request."""
-    rest = without(body.object(), *TAKEN)
-    messages: list[Object] = []
-    instructions = body.at("instructions")
-    if isinstance(instructions.value, str):
-        if instructions.value:
-            messages.append(
-                {"role": "system", "content": instructions.value, "item": {"type": "instructions"}}
-            )
-    elif instructions.value is not None:
-        messages += _read_items(instructions)
-    given = body.at("input")
-    if isinstance(given.value, str):
-        messages.append({"role": "user", "content": given.value})
-    else:
-        messages += _read_items(given)
-    return Request(
-        model=body.at("model").optional_text(),
-        messages=tuple(messages),
-        tools=tuple(read_tool(tool) for tool in body.at("tools").each()),
-        response_format=_take_format(body.at("text"), rest),
-        tool_choice=_choice(body.at("tool_choice")),
-        rest=rest,
-        api=body.api,
-    )
-
-
-class _Turn:
-    """The items of one assistant message, as they come in."""
-
-    def __init__(self) -> None:
-        self.parts: list[Object] = []
-        self.calls: list[tuple[int, Object]] = []
-        self.item: Object = {}
-        self.content: str | None = None
-        self.spoken = False
-
-    def message(self) -> Object:
-        """The message of what has come in."""
-        calls = [crossing.placed(each, at, len(self.parts)) for at, each in self.calls]
-        content: Any = self.parts
-        if self.content is not None and len(self.parts) == 1:
-            content = self.content
-        made: Object = {"role": "assistant", "content": (content or None) if calls else content}
-        if calls:
-            made["tool_calls"] = calls
-        if self.item:
-            made["item"] = self.item
-        return made
-
-    def say(self, content: Any, item: Object) -> None:
-        """Takes a message item in; the first part of a second one says that it begins there."""
-        parts = [text_part(content)] if isinstance(content, str) else content
-        if not parts:
-            return
-        if self.spoken:
-            parts[0] = {**parts[0], "item": item}
-        else:
-            self.item = item
-            self.content = content if isinstance(content, str) else None
-        self.spoken = True
-        self.parts += parts
-
-
-def _read_items(place: Place) -> list[Object]:
-    messages: list[Object] = []
-    turn: _Turn | None = None
-    for item in place.each():
-        kind = item.get("type").optional_text() or "message"
-        side = _side(item, kind)
-        if side is None:  # not the assistant's
-            if turn is not None:
-                messages.append(turn.message())
-                turn = None
-            messages.append(_foreign(item, kind))
-            continue
-        if turn is not None and turn.spoken and not turn.calls and side != "call":
-            messages.append(turn.message())
-            turn = None
-        turn = turn or _Turn()
-        _take(turn, item, kind, side)
-    if turn is not None:
-        messages.append(turn.message())
-    return messages
-
-
-def _side(item: Place, kind: str) -> str | None:
-    """What an item is to the assistant's turn: its message, a call, another part; None if it is not of it."""
-    if kind == "message":
-        return "message" if item.get("role").text() == "assistant" else None
-    if kind.endswith("_call") and isinstance(item.at("call_id").value, str):
-        return "call"
-    answered = kind.endswith("_output") and isinstance(item.at("call_id").value, str)
-    given = answered or kind in GIVEN
-    return None if given else "part"
-
-
-def _take(turn: _Turn, item: Place, kind: str, side: str) -> None:
-    if side == "message":
-        content = _content(item.at("content"))
-        if not isinstance(content, str):  # a part that we do not know is not to be taken for an item
-            content = [p if p["type"] in OWN_PARTS else {"type": CONTENT, CONTENT: p} for p in content]
-        turn.say(content, without(item.object(), "type", "role", "content"))
-    elif side == "call":
-        turn.calls.append((len(turn.parts), _call(item, kind)))
-    else:
-        turn.parts.append(own_block(item))
-
-
-def _foreign(item: Place, kind: str) -> Object:
-    """The message of an item that is not the assistant's."""
-    if kind == "message":
-        role = item.get("role").text()
-        if role not in ROLES:
-            raise item.at("role").wrong(f"unknown role {role!r}; one of {', '.join(sorted(ROLES))}")
-        return _with_item(
-            {"role": role, "content": _content(item.at("content"))}, item, "type", "role", "content"
-        )
-    if kind.endswith("_output"):
-        return _result(item, kind)
-    if kind == "additional_tools":
-        text = item.at("tools").json()
-        return {"role": "developer", "content": text, "item": item.object()}
-    return {"role": "user", "content": [item.object()]}
-
-
-def _with_item(message: Object, item: Place, *taken: str) -> Object:
-    more = without(item.object(), *taken)
-    return {**message, "item": more} if more else message
-
-
-def _call(item: Place, kind: str) -> Object:
-    identity = item.get("call_id").text()
-    if kind == "function_call":
-        made = call(identity, item.get("name").text(), item.get("arguments").text())
-        return _with_item(made, item, "type", "call_id", "name", "arguments")
-    if kind == "custom_tool_call":
-        made = {**call(identity, item.get("name").text(), item.get("input").text()), "type": "custom"}
-        return _with_item(made, item, "type", "call_id", "name", "input")
-    given = item.get(*CALL_INPUTS)
-    name = item.at("name").optional_text() or kind.removesuffix("_call")
-    arguments = given.value if isinstance(given.value, str) else given.json()
-    return {**call(identity, name, arguments), "item": item.object()}
-
-
-def _result(item: Place, kind: str) -> Object:
-    output = item.at("output")
-    message: Object = {"role": "tool", "tool_call_id": item.get("call_id").text()}
-    if isinstance(output.value, str):
-        more = without(item.object(), "call_id", "output")
-        message["content"] = output.value
-    elif isinstance(output.value, list) and kind in ("function_call_output", "custom_tool_call_output"):
-        more = without(item.object(), "call_id", "output")
-        message["content"] = [_part(part) for part in output.each()]
-    elif kind == "function_call_output":
-        raise output.wrong("an output is a string or a list of parts")
-    else:  # a screenshot, a list of tools, …
-        more = item.object()
-        message["content"] = shown(item)
-    if kind == "function_call_output":
-        more.pop("type", None)
-    return {**message, "item": more} if more else message
-
-
-def shown(item: Place) -> Any:
-    """The content of a result that is neither text nor parts: its picture, or its JSON."""
-    output = item.get("output", "tools")
-    url = output.at("image_url").value
-    return [image_part(url)] if isinstance(url, str) else output.json()
-
-
-def _content(place: Place) -> Any:
-    if isinstance(place.value, str):
-        return place.value
-    return [_part(part) for part in place.each()]
-
-
-def _part(place: Place) -> Object:
-    kind = place.get("type").text()
-    reader = _PARTS.get(kind)
-    return own_block(place) if reader is None else reader(place)
-
-
-def _text(place: Place) -> Object:
-    return text_part(place.get("text").text(), **without(place.object(), "type", "text", "item"))
-
-
-def _image(place: Place) -> Object:
-    url = place.at("image_url").optional_text() or ""
-    image = {"url": url, **crossing.some(place.object(), "detail", "file_id")}
-    return {
-        "type": "image_url",
-        "image_url": image,
-        **without(place.object(), "type", "image_url", "detail", "file_id", "item"),
-    }
-
-
-def _file(place: Place) -> Object:
-    names = ("file_data", "file_url", "file_id", "filename")
-    for name in names:
-        place.at(name).optional_text()
-    return {
-        "type": "file",
-        "file": crossing.some(place.object(), *names),
-        **without(place.object(), "type", *names),
-    }
-
-
-def _audio(place: Place) -> Object:
-    place.get("input_audio").object()
-    return without(place.object(), "item")
-
-
-def _refusal(place: Place) -> Object:
-    place.get("refusal").text()
-    return without(place.object(), "item")
-
-
-_PARTS: Mapping[str, Callable[[Place], Object]] = {
-    "input_text": _text,
-    "output_text": _text,
-    "text": _text,
-    "input_image": _image,
-    "input_file": _file,
-    "input_audio": _audio,
-    "refusal": _refusal,
+USAGE: Mapping[str, Sum] = {
+    "prompt": (("input_tokens",),),
+    "completion": (("output_tokens",),),
+    "cached_read": (("input_tokens_details.cached_tokens",),),
+    "cache_write": (("input_tokens_details.cache_write_tokens",),),
+    "reasoning": (("output_tokens_details.reasoning_tokens", "output_tokens_details.thinking_tokens"),),
 }
+OPTIONS = {
+    "output limit": ("max_output_tokens",),
+    "temperature": ("temperature",),
+    "nucleus": ("top_p",),
+    "stream": ("stream",),
+    "parallel": ("parallel_tool_calls",),
+}
+HELD = ("previous_response_id", "conversation", "prompt")
+COUNTED = frozenset(
+    ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+)
 
-
-def read_tool(place: Place) -> Object:
-    """One tool definition; a provider's own tool stays as it came."""
-    kind = place.get("type").text()
-    if kind == "function":
-        tool = function_tool(
-            place.get("name").text(),
-            place.at("description").optional_text(),
-            place.at("parameters").optional_object(),
-            **without(place.object(), "type", "name", "description", "parameters", "strict"),
-        )
-        if place.has("strict"):
-            tool["function"]["strict"] = place.at("strict").value
-        return tool
-    if kind == "custom":
-        place.get("name").text()
-        custom = without(place.object(), "type")
-        grammar = place.at("format")
-        if isinstance(grammar.value, dict) and grammar.value.get("type") == "grammar":
-            custom["format"] = {"type": "grammar", "grammar": without(grammar.value, "type")}
-        return {"type": "custom", "custom": custom}
-    return place.object()
-
-
-def _choice(place: Place) -> Any:
-    if place.value is None or isinstance(place.value, str):
-        return place.value
-    kind = place.get("type").text()
-    if kind == "function":
-        return named_function(place.get("name").text())
-    if kind == "allowed_tools":
-        return {"type": kind, kind: without(place.object(), "type")}
-    return place.object()
-
-
-def _take_format(text: Place, rest: Object) -> Object | None:
-    if text.value is None:
-        return None
-    more = without(text.object(), "format")
-    if more:
-        rest["text"] = more
-    given = text.at("format")
-    if given.value is None:
-        return None
-    kind = given.get("type").text()
-    return (
-        given.object()
-        if kind != "json_schema"
-        else {"type": kind, kind: without(given.object(), "type", kind)}
-    )
+APIS = (
+    Api(
+        name="openai.responses",
+        read=read,
+        write=write,
+        usage=USAGE,
+        options=OPTIONS,
+        held=HELD,
+        history="input",
+        read_items=read_items,
+        patch=patch,
+    ),
+    Api(
+        name="openai.responses.input_tokens",
+        read=read,
+        write=write,
+        usage=USAGE,
+        options=OPTIONS,
+        held=HELD,
+        members=COUNTED,
+    ),
+)

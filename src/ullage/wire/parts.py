@@ -1,4 +1,4 @@
-"""The content parts that all readers agree on.
+"""The content parts that all readers use.
 
     {"type": "text", "text": …}
     {"type": "image_url", "image_url": {"url": …, "detail": …}}      url: data:…;base64,… or http…
@@ -9,9 +9,8 @@
     {"type": "thinking", "thinking": …, "signature": …}
     {"type": "refusal", "refusal": …}
 
-Further members of a part (`cache_control`, `citations`, …) stay where they were. A block that has
-no counterpart here (a provider's own search results, opaque reasoning) is kept as it came, under
-its own `type`.
+Other members of a part (`cache_control`, `citations`, …) stay in place. A block without an equivalent here (a
+provider's own search results, opaque reasoning) is kept unchanged under its own `type`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ullage.wire.fields import Object, Place
+    from ullage.wire.fields import BodyField, Object
 
 NAMED = {
     "pdf": "application/pdf",
@@ -33,15 +32,15 @@ NAMED = {
     "xls": "application/vnd.ms-excel",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-"""File formats, as Bedrock names them → media types."""
+"""File format as Bedrock names it → media type."""
 
 
 OURS = frozenset({"text", "image_url", "file", "video_url", "input_audio", "refusal", "document"})
-"""Types of parts that another API may not use for blocks of its own, lest they be taken for ours."""
+"""Types of parts that another API must not use for its own blocks, because they would be taken for ours."""
 
 
-def own_block(place: Place) -> Object:
-    """A provider's own block, as it came."""
+def own_block(place: BodyField) -> Object:
+    """Returns a provider's own block unchanged."""
     kind = place.get("type").text()
     if kind in OURS:
         raise place.at("type").wrong(f"unknown content type {kind!r}")
@@ -49,17 +48,17 @@ def own_block(place: Place) -> Object:
 
 
 def text_part(text: str, /, **more: Any) -> Object:
-    """A part that is text."""
+    """Returns a text part."""
     return {**more, "type": "text", "text": text}
 
 
 def image_part(url: str, /, **more: Any) -> Object:
-    """A part that is an image: an address, or `data:` with its base64 inside."""
+    """Returns an image part; the URL is an address, or a `data:` URL with base64 data."""
     return {**more, "type": "image_url", "image_url": {"url": url}}
 
 
 def media_part(mime: str, url: str) -> Object:
-    """The part for media of this type at this address."""
+    """Returns the part for media of this type at this URL."""
     head = mime.partition("/")[0]
     if head == "image":
         return image_part(url)
@@ -74,32 +73,32 @@ def media_part(mime: str, url: str) -> Object:
 
 
 def data_url(mime: str, data: str) -> str:
-    """Base64 text as an address."""
+    """Returns base64 text as a `data:` URL."""
     return f"data:{mime};base64,{data}"
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:
-    """(media type, base64 text) of a `data:` address; None for any other."""
+    """Returns (media type, base64 text) of a `data:` URL; None for any other URL."""
     head, mark, data = url.partition(";base64,")
     if not mark or not head.startswith("data:"):
         return None
     return head.removeprefix("data:"), data
 
 
-def base64_text(place: Place) -> str:
-    """Base64 text of raw bytes, or of what is base64 already."""
+def base64_text(place: BodyField) -> str:
+    """Returns base64 text, made from raw bytes if necessary."""
     if isinstance(place.value, bytes | bytearray):
         return base64.b64encode(place.value).decode("ascii")
     return place.text()
 
 
 def is_plain_text(part: Any) -> bool:
-    """Whether a part is text and nothing else, so that a string says the same."""
+    """Returns True if a part is only text, so that a string can replace it."""
     return isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "text"
 
 
 def folded(parts: list[Object]) -> str | list[Object]:
-    """Parts as content: a lone text that is not empty as a string, anything else as it is."""
+    """Returns parts as content: a single nonempty text becomes a string, anything else stays a list."""
     if len(parts) == 1 and is_plain_text(parts[0]) and parts[0]["text"]:
         text: str = parts[0]["text"]
         return text
@@ -107,7 +106,7 @@ def folded(parts: list[Object]) -> str | list[Object]:
 
 
 def listed(content: Any) -> list[Object]:
-    """Content as a list of parts: none for None and for the empty string."""
+    """Returns content as a list of parts; None and the empty string have no parts."""
     if content is None or content == "":
         return []
     if isinstance(content, str):

@@ -1,4 +1,4 @@
-"""Every API that Ullage can ask, as a row: how a request is put, and how its answer is read."""
+"""The dialects of all APIs that Ullage can use, one row each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ullage.broker.dialect import Dialect
+    from ullage.target import ApiName
 
-DIALECTS: Mapping[str, Dialect] = {
+DIALECTS: Mapping[ApiName, Dialect] = {
     module.API: module.DIALECT for module in (openai_chat, openai_responses, anthropic, ollama)
 }
-"""By the names of `wire`: openai.chat, openai.responses, anthropic.messages, ollama.chat."""
+"""The dialects by their names in `wire`: openai.chat, openai.responses, anthropic.messages, ollama.chat."""
 
 __all__ = ["DIALECTS"]

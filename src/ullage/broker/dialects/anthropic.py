@@ -1,11 +1,11 @@
-"""Anthropic's messages: an answer of blocks, whole with `message_stop`."""
+"""Anthropic's messages API: an answer has blocks, and is complete with `message_stop`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ullage.broker.dialect import Dialect
-from ullage.broker.dialects.shared import JSON, Ending, Part, decoded, mapping, merged, text
+from ullage.broker.dialect import Dialect, Progress
+from ullage.broker.dialects.shared import JSON, AnswerState, Part, decoded, mapping, merged, text
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import SseFramer
 from ullage.broker.refusals import refusal
@@ -15,15 +15,16 @@ from ullage.wire import Request, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ullage.broker.ask import Ask
     from ullage.broker.dialect import Frame
     from ullage.broker.endpoint import Key
     from ullage.broker.events import Event
-    from ullage.broker.provider import Ask
+    from ullage.target import ApiName
 
-API = "anthropic.messages"
+API: ApiName = "anthropic.messages"
 VERSION = "2023-06-01"
 MAX_OUTPUT = 4_096
-"""What is asked for where nothing is known of the model: this API cannot be asked without a limit."""
+"""The output limit in tokens for an unknown model, because this API requires one."""
 
 REASONS = {
     "end_turn": Finished("stop"),
@@ -37,7 +38,7 @@ REASONS = {
 
 
 def body(model: str, ask: Ask) -> dict[str, Any]:
-    """A request's body, with streaming switched on; usage always comes."""
+    """Returns the body of a request, with streaming enabled; usage always comes."""
     written = write(Request(model=model, messages=ask.messages, tools=ask.tools), API)
     info = model_info(model)
     default = MAX_OUTPUT if info is None or info.max_output is None else info.max_output
@@ -46,23 +47,28 @@ def body(model: str, ask: Ask) -> dict[str, Any]:
 
 
 def headers(key: Key | None) -> Mapping[str, str]:
-    """The API's version, and the key where there is one."""
-    told = {**JSON, "anthropic-version": VERSION}
-    return told if key is None else {**told, "x-api-key": key.reveal()}
+    """Returns the API's version, and the key if there is one."""
+    sent = {**JSON, "anthropic-version": VERSION}
+    return sent if key is None else {**sent, "x-api-key": key.reveal()}
 
 
 class MessagesReader:
     """Reads the events of one answer."""
 
     def __init__(self) -> None:
-        self._ending = Ending(API, REASONS)
+        self._ending = AnswerState(API, REASONS)
         self._answer = ""
         self._word: str | None = None
         self._usage: dict[str, Any] = {}
         self._open: dict[Any, tuple[Part, Any]] = {}
 
-    def read(self, frame: Frame) -> Iterator[Event]:
-        """What an event tells."""
+    @property
+    def whole(self) -> bool:
+        """True once the reason for the end has come."""
+        return self._ending.over or self._word is not None
+
+    def read(self, frame: Frame) -> Iterator[Event | Progress]:
+        """Returns the events of a frame."""
         if self._ending.over or not frame.data.strip() or frame.data.strip() == "[DONE]":
             return
         event = decoded(frame)
@@ -71,7 +77,9 @@ class MessagesReader:
             yield from handle(self, event)
 
     def end(self) -> Iterator[Event]:
-        """Nothing; raises StreamBroken where the answer was not at its end."""
+        """Yields the last event if the reason for the end has come; raises StreamBroken if it has not."""
+        if self.whole and not self._ending.over:
+            return self._ending.finished(self._word)
         return self._ending.end()
 
     def _start(self, event: dict[str, Any]) -> Iterator[Event]:
@@ -80,13 +88,14 @@ class MessagesReader:
         yield from self._used(message.get("usage"))
 
     def _used(self, usage: Any) -> Iterator[Event]:
-        """The usage so far: what comes later replaces figure by figure, and leaves most of them out."""
+        """Yields the usage so far; each later object replaces only the numbers that it has."""
         self._usage |= {name: value for name, value in mapping(usage).items() if value is not None}
-        yield from self._ending.told(self._usage)
+        yield from self._ending.reported(self._usage)
 
-    def _block(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _block(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         block = mapping(event.get("content_block"))
         kind = block.get("type")
+        yield Progress(0)
         if kind == "tool_use":
             part = Part(id=text(block.get("id")), name=text(block.get("name")))
             self._open[_index(event)] = (part, block.get("input"))
@@ -95,7 +104,7 @@ class MessagesReader:
         elif kind == "thinking" and text(block.get("thinking")):
             yield Reasoning(block["thinking"])
 
-    def _delta(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _delta(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         delta = mapping(event.get("delta"))
         kind = delta.get("type")
         if kind == "text_delta" and text(delta.get("text")):
@@ -103,14 +112,16 @@ class MessagesReader:
         elif kind == "thinking_delta" and text(delta.get("thinking")):
             yield Reasoning(delta["thinking"])
         elif kind == "input_json_delta" and _index(event) in self._open:
-            self._open[_index(event)][0].add(text(delta.get("partial_json")))
+            yield from self._open[_index(event)][0].add(text(delta.get("partial_json")))
+        elif kind == "signature_delta" and text(delta.get("signature")):
+            yield Progress(len(delta["signature"]))
 
-    def _stop(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _stop(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         part, given = self._open.pop(_index(event), (None, None))
         if part is None or not part.name:
             return
         if not "".join(part.arguments) and given:
-            part.add(given)  # a few servers send the arguments whole, at the block's beginning
+            yield from part.add(given)  # a few servers send the whole arguments at the block's beginning
         yield self._ending.call(part, self._answer)
 
     def _message_delta(self, event: dict[str, Any]) -> Iterator[Event]:
@@ -122,9 +133,11 @@ class MessagesReader:
 
     def _error(self, event: dict[str, Any]) -> Iterator[Event]:
         raise refusal(None, event)
-        yield  # an iterator, as the others are
+        yield  # makes this function an iterator like the others
 
-    _handlers: ClassVar[Mapping[str, Callable[[MessagesReader, dict[str, Any]], Iterator[Event]]]] = {
+    _handlers: ClassVar[
+        Mapping[str, Callable[[MessagesReader, dict[str, Any]], Iterator[Event | Progress]]]
+    ] = {
         "message_start": _start,
         "content_block_start": _block,
         "content_block_delta": _delta,

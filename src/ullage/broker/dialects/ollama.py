@@ -1,11 +1,11 @@
-"""Ollama's own chat API: a line of JSON for each piece, whole with the line that says `done`."""
+"""Ollama's own chat API: each piece is a line of JSON, and the line with `done` is the last."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ullage.broker.dialect import Dialect
-from ullage.broker.dialects.shared import Ending, Part, bearer, decoded, items, mapping, merged, text
+from ullage.broker.dialects.shared import AnswerState, Part, bearer, decoded, items, mapping, merged, text
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import JsonLinesFramer
 from ullage.broker.refusals import refusal
@@ -14,24 +14,25 @@ from ullage.wire import Request, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ullage.broker.dialect import Frame
+    from ullage.broker.ask import Ask
+    from ullage.broker.dialect import Frame, Progress
     from ullage.broker.events import Event
-    from ullage.broker.provider import Ask
+    from ullage.target import ApiName
 
-API = "ollama.chat"
+API: ApiName = "ollama.chat"
 
 REASONS = {
-    "": Finished("stop"),  # older servers give no reason
+    "": Finished("stop"),  # older servers send no reason
     "stop": Finished("stop"),
     "length": Finished("length"),
 }
 
 
 def body(model: str, ask: Ask) -> dict[str, Any]:
-    """A request's body; the server is asked not to cut a prompt that is too long in silence."""
+    """Returns the body of a request; it asks the server not to cut a long prompt silently."""
     written = write(Request(model=model, messages=ask.messages, tools=ask.tools), API)
     written |= {"stream": True, "truncate": False}
-    # Without `num_ctx` it runs with a window of its own, whatever the model was trained for.
+    # Without `num_ctx` the server uses its own window, even if the model has a larger one.
     limits = {"num_predict": ask.max_output, "num_ctx": ask.window}
     set_limits = {name: limit for name, limit in limits.items() if limit is not None}
     options = merged(set_limits, mapping(ask.options.get("options")))
@@ -42,11 +43,16 @@ class OllamaReader:
     """Reads the lines of one answer."""
 
     def __init__(self) -> None:
-        self._ending = Ending(API, REASONS)
+        self._ending = AnswerState(API, REASONS)
         self._begun = ""
 
-    def read(self, frame: Frame) -> Iterator[Event]:
-        """What a line tells."""
+    @property
+    def whole(self) -> bool:
+        """True once the line that says `done` has come."""
+        return self._ending.over
+
+    def read(self, frame: Frame) -> Iterator[Event | Progress]:
+        """Returns the events of a line."""
         if self._ending.over or not frame.data.strip():
             return
         line = decoded(frame)
@@ -61,18 +67,18 @@ class OllamaReader:
         for call in items(message.get("tool_calls")):
             yield from self._call(call)
         if line.get("done") is True:
-            yield from self._ending.told(line)
+            yield from self._ending.reported(line)
             yield from self._ending.finished(line.get("done_reason"))
 
     def end(self) -> Iterator[Event]:
-        """Nothing; raises StreamBroken where the answer was not at its end."""
+        """Yields nothing; raises StreamBroken if the answer is not complete."""
         return self._ending.end()
 
-    def _call(self, call: dict[str, Any]) -> Iterator[Event]:
+    def _call(self, call: dict[str, Any]) -> Iterator[Event | Progress]:
         function = mapping(call.get("function"))
         if text(function.get("name")):
             part = Part(id=text(call.get("id")), name=function["name"])
-            part.add(function.get("arguments"))
+            yield from part.add(function.get("arguments"))
             yield self._ending.call(part, self._begun)
 
 

@@ -1,18 +1,19 @@
-"""OpenAI's chat completions, and the servers that speak it: llama.cpp, vLLM, SGLang, LM Studio, OpenRouter.
+"""OpenAI's chat completions, also spoken by llama.cpp, vLLM, SGLang, LM Studio and OpenRouter.
 
-They differ in where reasoning stands, in which chunk usage comes, and in how calls are numbered; the reader
-takes them all. The answer is whole when a finish reason or `[DONE]` has come.
+The servers differ in the field of the reasoning, in the chunk with the usage, and in the numbers of calls.
+The reader accepts all forms. The answer is complete when a finish reason or `[DONE]` has come.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ullage.broker.dialect import Dialect
+from ullage.broker.dialect import Dialect, Progress
 from ullage.broker.dialects.shared import (
-    Ending,
+    AnswerState,
     Part,
     bearer,
     broken,
@@ -33,11 +34,12 @@ from ullage.wire import Request, write
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ullage.broker.ask import Ask
     from ullage.broker.dialect import Frame
     from ullage.broker.events import Event
-    from ullage.broker.provider import Ask
+    from ullage.target import ApiName
 
-API = "openai.chat"
+API: ApiName = "openai.chat"
 
 REASONS = {
     "stop": Finished("stop"),
@@ -50,34 +52,49 @@ REASONS = {
     "content_filter": Finished("refused", "content_filter"),
 }
 REASONING = ("reasoning_content", "reasoning")
-"""Where servers put what the model thinks; some fill both with the same."""
+"""The fields in which servers put the reasoning; some fill both with the same text."""
+
+CALL_SIZE = 128
+"""Characters that each call adds to the size of an answer, beside its content."""
 
 LIMITS = ("max_tokens", "max_completion_tokens")
 NEWER = re.compile(r"(?:o\d|gpt-[5-9]|gpt-\d\d|codex)")
-"""OpenAI's models that refuse `max_tokens`. Every other server takes it, and not every one the newer name."""
+"""OpenAI's models that reject `max_tokens`. All other servers take it, but not all take the newer name."""
 
 
 def body(model: str, ask: Ask) -> dict[str, Any]:
-    """A request's body, with streaming and usage switched on."""
+    """Returns the body of a request, with streaming and usage enabled."""
     written = write(Request(model=model, messages=ask.messages, tools=ask.tools), API)
     written |= {"stream": True, "stream_options": {"include_usage": True}}
     if ask.max_output is not None and not any(name in ask.options for name in LIMITS):
-        written[LIMITS[NEWER.match(short_name(model)) is not None]] = ask.max_output
+        written[limit_field(model)] = ask.max_output
     return merged(written, ask.options)
+
+
+@functools.cache
+def limit_field(model: str) -> str:
+    """Returns the name of the field that limits the answer of this model."""
+    return LIMITS[NEWER.match(short_name(model)) is not None]
 
 
 class ChatReader:
     """Reads the chunks of one answer."""
 
     def __init__(self) -> None:
-        self._ending = Ending(API, REASONS)
+        self._ending = AnswerState(API, REASONS)
         self._parts: list[Part] = []
         self._at: dict[int, Part] = {}
+        self._named: dict[str, Part] = {}
         self._answer = ""
         self._word: str | None = None
 
-    def read(self, frame: Frame) -> Iterator[Event]:
-        """What a chunk tells."""
+    @property
+    def whole(self) -> bool:
+        """True once a finish reason or `[DONE]` has come."""
+        return self._ending.over or self._word is not None
+
+    def read(self, frame: Frame) -> Iterator[Event | Progress]:
+        """Returns the events of a chunk."""
         if self._ending.over or not frame.data.strip():
             return
         if frame.data.strip() == "[DONE]":
@@ -85,7 +102,8 @@ class ChatReader:
             return
         chunk = decoded(frame)
         error = chunk.get("error") or _choice_error(chunk)
-        if error and self._word is None:  # after the end it is a remark: OpenRouter sends one with the usage
+        # After the end it is only a note: OpenRouter sends one with the usage
+        if error and self._word is None:
             raise refusal(_status(error), {"error": error})
         self._answer = self._answer or text(chunk.get("id"))
         for choice in items(chunk.get("choices")):
@@ -94,7 +112,7 @@ class ChatReader:
         yield from self._usage(chunk)
 
     def end(self) -> Iterator[Event]:
-        """The last event where a finish reason has come; raises StreamBroken where none has."""
+        """Yields the last event if a finish reason has come; raises StreamBroken if none has."""
         if self._ending.over:
             return
         if self._word is None:
@@ -105,7 +123,7 @@ class ChatReader:
         yield from self._complete()
         yield from self._ending.finished(self._word)
 
-    def _choice(self, choice: dict[str, Any]) -> Iterator[Event]:
+    def _choice(self, choice: dict[str, Any]) -> Iterator[Event | Progress]:
         delta = mapping(choice.get("delta") or choice.get("message"))
         thought = next((text(delta[name]) for name in REASONING if text(delta.get(name))), "")
         if thought:
@@ -115,29 +133,37 @@ class ChatReader:
             self._ending.refused = True
             yield Text(delta["refusal"])
         for call in items(delta.get("tool_calls")):
-            self._collect(call)
-        if isinstance(delta.get("function_call"), dict):  # the older form has one call, and no id
-            self._collect({"index": 0, "function": delta["function_call"]})
+            yield from self._collect(call)
+        if isinstance(delta.get("function_call"), dict):  # the older form has one call without an id
+            yield from self._collect({"index": 0, "function": delta["function_call"]})
         if text(choice.get("finish_reason")):
             self._word = choice["finish_reason"]
             yield from self._complete()
 
-    def _collect(self, call: dict[str, Any]) -> None:
+    def _collect(self, call: dict[str, Any]) -> Iterator[Progress]:
         function = mapping(call.get("function"))
         name, identity = text(function.get("name")), text(call.get("id"))
+        known = len(self._parts)
         part = self._part(call.get("index"), identity, name)
-        part.id = part.id or identity
-        part.name = part.name or name
-        part.add(function.get("arguments"))
+        if len(self._parts) > known:
+            yield Progress(CALL_SIZE)
+        if identity and not part.id:
+            part.id = identity
+            self._named[identity] = part
+        if name and not part.name:
+            part.name = name
+            yield Progress(len(name))
+        yield from part.add(function.get("arguments"))
 
     def _part(self, index: Any, identity: str, name: str) -> Part:
-        """The call that a piece belongs to: by index, by id, or the last one; another id begins another.
+        """Returns the call of a piece: by index, by id, or the last call; a new id begins a new call.
 
-        Vertex numbers the pieces of one call differently, so an id that is still open goes before a number.
+        Vertex numbers the pieces of one call differently, so the id of an unfinished call takes precedence
+        over a number.
         """
         numbered = isinstance(index, int)
         at = self._at.get(index) if numbered else None
-        same = next((each for each in reversed(self._parts) if identity and each.id == identity), None)
+        same = self._named.get(identity) if identity else None
         if at is not None and (not identity or at.id in {"", identity} or not name):
             part = at
         elif same is not None and (not numbered or (name in {"", same.name} and not same.whole)):
@@ -152,17 +178,17 @@ class ChatReader:
         return part
 
     def _complete(self) -> Iterator[Event]:
-        """The calls, which only the end of the answer tells to be complete."""
+        """Yields the calls, which are known to be complete only at the end of the answer."""
         for part in self._parts:
             if part.name:
                 yield self._ending.call(part, self._answer)
-        self._parts, self._at = [], {}
+        self._parts, self._at, self._named = [], {}, {}
 
     def _usage(self, chunk: dict[str, Any]) -> Iterator[Event]:
         timings = mapping(chunk.get("timings"))
         ours = mapping(chunk.get("usage")) or mapping(mapping(chunk.get("x_groq")).get("usage"))
         if ours:
-            yield from self._ending.told(ours)
+            yield from self._ending.reported(ours)
         if timings and self._ending.usage is not None:
             yield from self._ending.used(_with_cache(self._ending.usage, _timed(timings)))
         elif timings and self._word is not None:
@@ -170,7 +196,7 @@ class ChatReader:
 
 
 def _content(content: Any) -> Iterator[Event]:
-    """The text of a delta; Mistral's thinking comes as parts."""
+    """Yields the text of a delta; Mistral sends reasoning as parts."""
     if text(content):
         yield Text(content)
     for part in items(content):
@@ -182,7 +208,7 @@ def _content(content: Any) -> Iterator[Event]:
 
 
 def _choice_error(chunk: dict[str, Any]) -> Any:
-    """An error that stands in a choice, or the finish reason that stands for one."""
+    """Returns an error inside a choice, or one for a finish reason that means an error."""
     for choice in items(chunk.get("choices")):
         if choice.get("error") or choice.get("finish_reason") == "error":
             return choice.get("error") or {"message": "the provider failed in the middle of its answer"}
@@ -190,28 +216,28 @@ def _choice_error(chunk: dict[str, Any]) -> Any:
 
 
 def _status(error: Any) -> int | None:
-    """The status that an error has for a code, where it may pass: so vLLM, llama.cpp and OpenRouter."""
+    """Returns the HTTP status in the field `code` of a temporary error; some servers send it there."""
     code = mapping(error).get("code")
     return code if isinstance(code, int) and may_retry(code, None) else None
 
 
 def _timed(timings: dict[str, Any]) -> Usage | None:
-    """What llama.cpp measured: of the prompt, what it evaluated and what it had in its cache."""
-    told = read_usage(
+    """Returns the usage by llama.cpp's timings: the evaluated prompt tokens, and those from its cache."""
+    usage = read_usage(
         {
             "prompt_tokens": timings.get("prompt_n"),
             "completion_tokens": timings.get("predicted_n"),
             "prompt_tokens_details": {"cached_tokens": timings.get("cache_n")},
         }
     )
-    if not told.prompt and not told.completion:
+    if not usage.prompt and not usage.completion:
         return None
     evaluated = read_usage({"prompt_tokens": timings.get("prompt_n")}).prompt
-    return replace(told, prompt=evaluated + told.cached_read)
+    return replace(usage, prompt=evaluated + usage.cached_read)
 
 
 def _with_cache(usage: Usage, timed: Usage | None) -> Usage:
-    """A usage with the cached part that only the timings tell."""
+    """Returns a usage with the cached tokens, which only the timings have."""
     if timed is None or usage.cached_read or timed.cached_read > usage.prompt:
         return usage
     return replace(usage, cached_read=timed.cached_read)

@@ -1,11 +1,11 @@
-"""OpenAI's responses: an answer of items, told event by event, whole with `response.completed`."""
+"""OpenAI's responses API: an answer has items, comes as events, and is complete with `response.completed`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ullage.broker.dialect import Dialect
-from ullage.broker.dialects.shared import Ending, Part, bearer, decoded, items, mapping, merged, text
+from ullage.broker.dialect import Dialect, Progress
+from ullage.broker.dialects.shared import AnswerState, Part, bearer, decoded, items, mapping, merged, text
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import SseFramer
 from ullage.broker.refusals import refusal
@@ -14,11 +14,12 @@ from ullage.wire import Request, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ullage.broker.ask import Ask
     from ullage.broker.dialect import Frame
     from ullage.broker.events import Event
-    from ullage.broker.provider import Ask
+    from ullage.target import ApiName
 
-API = "openai.responses"
+API: ApiName = "openai.responses"
 
 REASONS = {
     "completed": Finished("stop"),
@@ -26,15 +27,17 @@ REASONS = {
     "content_filter": Finished("refused", "content_filter"),
 }
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""The items that call something of ours, and where what they give it stands."""
+"""The items that call a tool, and the field of their arguments."""
+WAITING = frozenset({"response.queued", "response.in_progress", "response.keepalive"})
+"""Events that only say that the server is still working."""
 
 
 def body(model: str, ask: Ask) -> dict[str, Any]:
-    """A request's body; the whole conversation is in it, so that nothing need be stored over there."""
+    """Returns the body of a request; it has the whole conversation, so the provider need not store it."""
     written = write(Request(model=model, messages=ask.messages, tools=ask.tools), API)
     for tool in written.get("tools", ()):
         if tool.get("type") == "function":
-            tool.setdefault("strict", False)  # the chat API's default, which our schemas are written for
+            tool.setdefault("strict", False)  # the chat API's default, for which our schemas are written
     written |= {"stream": True, "store": False}
     if ask.max_output is not None:
         written["max_output_tokens"] = ask.max_output
@@ -45,22 +48,30 @@ class ResponsesReader:
     """Reads the events of one answer."""
 
     def __init__(self) -> None:
-        self._ending = Ending(API, REASONS)
+        self._ending = AnswerState(API, REASONS)
         self._answer = ""
         self._called: set[str] = set()
         self._pieces: dict[str, Part] = {}
 
-    def read(self, frame: Frame) -> Iterator[Event]:
-        """What an event tells."""
+    @property
+    def whole(self) -> bool:
+        """True once the last event has come."""
+        return self._ending.over
+
+    def read(self, frame: Frame) -> Iterator[Event | Progress]:
+        """Returns the events of a frame."""
         if self._ending.over or not frame.data.strip() or frame.data.strip() == "[DONE]":
             return
         event = decoded(frame)
-        handle = self._handlers.get(text(event.get("type")) or frame.event)
+        kind = text(event.get("type")) or frame.event
+        handle = self._handlers.get(kind)
         if handle is not None:
             yield from handle(self, event)
+        elif kind.startswith("response.") and kind not in WAITING:
+            yield Progress(0)  # a tool on the server's side, or the beginning of an item
 
     def end(self) -> Iterator[Event]:
-        """Nothing; raises StreamBroken where the answer was not at its end."""
+        """Yields nothing; raises StreamBroken if the answer is not complete."""
         return self._ending.end()
 
     def _created(self, event: dict[str, Any]) -> Iterator[Event]:
@@ -80,39 +91,38 @@ class ResponsesReader:
             yield Reasoning(event["delta"])
 
     def _summary(self, event: dict[str, Any]) -> Iterator[Event]:
-        if event.get("summary_index"):  # a summary has several parts, which are paragraphs
+        if event.get("summary_index"):  # the parts of a summary are paragraphs
             yield Reasoning("\n\n")
 
-    def _piece(self, event: dict[str, Any]) -> Iterator[Event]:
-        self._pieces.setdefault(_place(event), Part()).add(event.get("delta"))
-        yield from ()
+    def _piece(self, event: dict[str, Any]) -> Iterator[Progress]:
+        return self._pieces.setdefault(_place(event), Part()).add(event.get("delta"))
 
     def _arguments(self, event: dict[str, Any]) -> Iterator[Event]:
         if isinstance(event.get("arguments"), str):
             self._pieces[_place(event)] = Part(arguments=[event["arguments"]])
         yield from ()
 
-    def _item(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _item(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         yield from self._call(mapping(event.get("item")), _place(event))
 
-    def _call(self, item: dict[str, Any], place: str) -> Iterator[Event]:
-        """The call that a finished item is, once: the last event of the answer repeats all items."""
+    def _call(self, item: dict[str, Any], place: str) -> Iterator[Event | Progress]:
+        """Yields the call of a finished item, once; the last event of the answer repeats all items."""
         member = CALLS.get(text(item.get("type")))
         known = {name for name in (text(item.get("id")), text(item.get("call_id"))) if name} or {place}
         if member is None or not text(item.get("name")) or known & self._called:
             return
         self._called |= known
         part = Part(id=text(item.get("call_id")), name=item["name"])
-        part.add(item.get(member))
+        yield from part.add(item.get(member))
         if not "".join(part.arguments):
             part.arguments = self._pieces.get(place, part).arguments
         yield self._ending.call(part, self._answer)
 
-    def _end(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _end(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         response = mapping(event.get("response"))
         for index, item in enumerate(items(response.get("output"))):
             yield from self._call(item, str(index))
-        yield from self._ending.told(response.get("usage"))
+        yield from self._ending.reported(response.get("usage"))
         details = mapping(response.get("incomplete_details"))
         incomplete = event.get("type") == "response.incomplete"
         word = (text(details.get("reason")) or "incomplete") if incomplete else "completed"
@@ -120,13 +130,17 @@ class ResponsesReader:
 
     def _failed(self, event: dict[str, Any]) -> Iterator[Event]:
         response = mapping(event.get("response"))
-        yield from self._ending.told(response.get("usage"))
-        told = response.get("error") or event.get("error")
-        if not told:
-            told = {name: event[name] for name in ("code", "message") if text(event.get(name))}
-        raise refusal(None, {"error": told or {"message": "the provider failed in the middle of its answer"}})
+        yield from self._ending.reported(response.get("usage"))
+        error = response.get("error") or event.get("error")
+        if not error:
+            error = {name: event[name] for name in ("code", "message") if text(event.get(name))}
+        raise refusal(
+            None, {"error": error or {"message": "the provider failed in the middle of its answer"}}
+        )
 
-    _handlers: ClassVar[Mapping[str, Callable[[ResponsesReader, dict[str, Any]], Iterator[Event]]]] = {
+    _handlers: ClassVar[
+        Mapping[str, Callable[[ResponsesReader, dict[str, Any]], Iterator[Event | Progress]]]
+    ] = {
         "response.created": _created,
         "response.output_text.delta": _text,
         "response.refusal.delta": _refusal,
@@ -134,6 +148,7 @@ class ResponsesReader:
         "response.reasoning_summary_text.delta": _reasoning,
         "response.reasoning_text.delta": _reasoning,
         "response.function_call_arguments.delta": _piece,
+        "response.custom_tool_call_input.delta": _piece,
         "response.function_call_arguments.done": _arguments,
         "response.output_item.done": _item,
         "response.completed": _end,
@@ -145,7 +160,7 @@ class ResponsesReader:
 
 
 def _place(event: Mapping[str, Any]) -> str:
-    """Which item of the answer an event is about."""
+    """Returns the index or id of the item that an event is about."""
     index = event.get("output_index")
     return str(index) if isinstance(index, int) else text(event.get("item_id"))
 

@@ -1,4 +1,4 @@
-"""The model in this process: SmolLM2-135M-Instruct, or any GGUF file, through llama.cpp."""
+"""The model in this process: SmolLM2-135M-Instruct, or any GGUF file, run by llama.cpp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def count_exactly(path: Path | None = None) -> bool:
-    """Counts SmolLM2 by its own vocabulary from now on; False, and as before, where its file is missing."""
+    """Counts SmolLM2 with its own vocabulary from now on; returns False if its file is missing."""
     found = find(path)
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""What a GGUF file says about itself: its metadata, read without the model runtime."""
+"""The metadata of a GGUF file, read without the model runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ullage.errors import LocalModelError
 if TYPE_CHECKING:
     from pathlib import Path
 
-# type number → how struct reads it; strings and lists are read by themselves
+# type number → format for struct; strings and lists have their own readers
 _SCALARS = {
     0: struct.Struct("<B"),
     1: struct.Struct("<b"),
@@ -29,25 +29,27 @@ _COUNT = _SCALARS[10]
 _KIND = _SCALARS[4]
 _HEAD = struct.Struct("<4sIQQ")
 _MOST = 1 << 28
-"""No length in the metadata of a model is above this; one that is tells of a damaged file."""
+"""The largest valid length in the metadata; a larger one means that the file is damaged."""
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a GGUF file, by name; LocalModelError where it is none."""
+    """Returns the metadata of a GGUF file, by name; raises LocalModelError if it is not a GGUF file."""
     try:
         with path.open("rb") as file:
             magic, version, _, entries = _HEAD.unpack(_bytes(file, _HEAD.size))
             if magic != b"GGUF" or version not in (2, 3) or entries > _MOST:
-                raise LocalModelError(f"{path} is no GGUF file of version 2 or 3")
+                raise LocalModelError(f"{path} is not a GGUF file of version 2 or 3")
             return {_text(file): _value(file, _number(file, _KIND)) for _ in range(entries)}
     except OSError as error:
         raise LocalModelError(f"{path} cannot be read: {error.strerror or error}") from error
     except (_DamagedError, UnicodeDecodeError) as error:
-        raise LocalModelError(f"{path} is damaged: its metadata ends too early or makes no sense") from error
+        raise LocalModelError(
+            f"{path} is damaged: its metadata is incomplete or invalid. Fetch it again"
+        ) from error
 
 
 class _DamagedError(Exception):
-    """Bytes that no writer of GGUF would have left."""
+    """The file has bytes that are not valid GGUF."""
 
 
 def _bytes(file: BinaryIO, length: int) -> bytes:
@@ -83,6 +85,6 @@ def _list(file: BinaryIO, kind: int, length: int) -> list[Any]:
         if length > _MOST:
             raise _DamagedError
         return [_value(file, kind) for _ in range(length)]
-    # Read at once: a vocabulary has as many numbers as it has tokens.
+    # Read at once, because a vocabulary has as many numbers as tokens.
     form = _SCALARS[kind]
     return [number for (number,) in form.iter_unpack(_bytes(file, form.size * length))]

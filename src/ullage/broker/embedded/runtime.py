@@ -1,6 +1,6 @@
-"""llama.cpp in this process: a loaded model, and the blocking calls to it.
+"""Runs llama.cpp in this process: a loaded model, and blocking calls to it.
 
-Only this module knows xllamacpp.
+Only this module uses xllamacpp.
 """
 
 from __future__ import annotations
@@ -11,37 +11,40 @@ import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ullage.broker.endpoint import Key
-from ullage.errors import LocalModelError
+from ullage.broker.endpoint import Endpoint, Key
+from ullage.errors import LocalModelError, MissingExtra
+from ullage.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
 INSTALL = "pip install 'ullage[local]'"
-"""The command that brings the runtime."""
+"""The command that installs the runtime, for messages that go on after it."""
 BATCH = 64
-"""Prompt tokens at a time: whoever stops an answer waits for one batch at most."""
+"""Prompt tokens in a batch; stopping an answer takes one batch at most."""
 _PATIENCE = 30.0
-"""Seconds that the loopback port may take; a count takes milliseconds."""
+"""Most seconds for a call to the loopback port; a count takes milliseconds."""
 
 
 def is_installed() -> bool:
-    """Whether the runtime is there; it is not loaded for that."""
+    """Returns True if the runtime is installed, without loading it."""
     return importlib.util.find_spec("xllamacpp") is not None
 
 
 def check_installed() -> None:
-    """Raises LocalModelError, with the command that mends it, where the runtime is missing."""
-    if not is_installed():
-        raise LocalModelError(f"the runtime of the embedded model is missing. Install it with: {INSTALL}")
+    """Raises LocalModelError, with the command that installs it, if the runtime is missing."""
+    try:
+        require("local", "xllamacpp")
+    except MissingExtra as missing:
+        raise LocalModelError(str(missing)) from missing
 
 
 class Runtime:
     """A loaded model. Its methods block; `chat` is for one caller at a time, the others for any thread.
 
-    The runtime always opens a port on the loopback, for counting: it answers to a random key only, which is
-    never shown.
+    The runtime always opens a port on the loopback, which is used for counting. It requires a random key,
+    which is never shown.
     """
 
     def __init__(self, path: Path, *, model: str, window: int, threads: int) -> None:
@@ -55,28 +58,42 @@ class Runtime:
         given.n_batch = given.n_ubatch = BATCH
         given.cpuparams.n_threads = given.cpuparams_batch.n_threads = threads
         given.n_threads_http = 2
-        given.cache_ram_mib = 0  # the slot's own cache is the one that is reused; this would be another copy
-        given.prefill_assistant = False  # an answer that stands in the history is over
+        given.cache_ram_mib = 0  # the slot's own cache is used; this would be a second copy
+        given.prefill_assistant = False  # an answer in the history is complete
         given.ui = given.endpoint_slots = False
+        given.endpoint_metrics = True  # the only question that waits for the task loop and costs no tokens
         given.verbosity = 0
         given.api_keys = [self._key.reveal()]
         try:
             self._server = xllamacpp.Server(given)
         except (RuntimeError, ValueError) as error:
             raise LocalModelError(f"{path} does not load: {error}. Give the path of a GGUF model") from error
+        # The constructor returns before the task loop starts. A model that is freed before that waits for its
+        # loop for ever, and the whole process with it, because the destructor holds the interpreter's lock.
+        self._server.handle_metrics()
         address = urlsplit(self._server.listening_address)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 0
         self.context = self._context() or window
         """The tokens of prompt and answer together, as the runtime rounded them."""
 
+    def endpoint(self, model: str) -> Endpoint:
+        """Returns the loopback port as an endpoint, with its key; it answers one request at a time."""
+        return Endpoint(
+            url=f"http://{self._host}:{self._port}/v1",
+            model=model,
+            key=self._key,
+            window=self.context - 1,
+            local=True,
+        )
+
     def chat(self, body: Mapping[str, Any], tell: Callable[[dict[str, Any]], bool]) -> None:
-        """Streams an answer: every chunk goes to `tell`, which stops the answer by giving True."""
+        """Streams an answer: every chunk goes to `tell`, which returns True to stop the answer."""
         self._server.handle_chat_completions(dict(body), tell)
 
     def count(self, body: Mapping[str, Any]) -> int | None:
-        """The tokens of a whole request."""
-        told = self._call("POST", "/v1/chat/completions/input_tokens", body)
-        tokens = told.get("input_tokens")
+        """Returns the tokens of a whole request; None if the runtime does not answer."""
+        answer = self._call("POST", "/v1/chat/completions/input_tokens", body)
+        tokens = answer.get("input_tokens")
         return tokens if isinstance(tokens, int) else None
 
     def _context(self) -> int | None:
@@ -85,8 +102,8 @@ class Runtime:
         return size if isinstance(size, int) else None
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        """A call to our own port; an empty answer where it gives none."""
-        from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - only where one counts
+        """Calls our own port; returns an empty object if there is no answer."""
+        from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - only needed to count
 
         import orjson  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""The tokenizer that a GGUF file carries, at work without the model runtime.
+"""The tokenizer in a GGUF file, used without the model runtime.
 
-Vocabulary and merges stand in the file; how a text is first cut into words is told by a name only, and
-the cuts of that name are a row of `CUTS`.
+The file has the vocabulary and the merges. For the first step, which cuts a text into words, it has only a
+name; `CUTS` has the rules for each name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WORDS = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
-# the file's `tokenizer.ggml.pre` → the pre-tokenizers of a tokenizer.json that cut the same
+# the file's `tokenizer.ggml.pre` → the pre-tokenizers of a tokenizer.json that cut in the same way
 CUTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "smollm": ({"type": "Digits", "individual_digits": True}, _WORDS),
     "gpt-2": (_WORDS,),
@@ -27,7 +27,7 @@ _CONTROL = 3
 
 
 class GgufTokenizer:
-    """The tokens of a text by the vocabulary of a GGUF file."""
+    """Counts and encodes texts with the vocabulary of a GGUF file."""
 
     def __init__(self, name: str, encoder: Any) -> None:
         self.name = name
@@ -37,28 +37,28 @@ class GgufTokenizer:
         return f"GgufTokenizer({self.name!r})"
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a text in which special tokens, spelled out, are plain letters."""
+        """Returns the token ids of a text; special tokens in the text are read as plain letters."""
         ids: list[int] = self._encoder.encode_ordinary(sendable(text))
         return ids
 
     def count(self, text: str) -> int:
-        """The number of those tokens."""
+        """Returns the number of tokens of a text; special tokens in the text are read as plain letters."""
         return len(self.encode(text))
 
     def count_in_chat(self, text: str) -> int:
-        """The tokens that a text adds between the frame of a ChatML message: `user`, a line end, the text.
+        """Returns the tokens that a text adds inside a ChatML message: after `user` and a line end.
 
-        White space at its beginning merges with that line end, and the runtime takes special tokens that a
-        text spells out for what they are.
+        White space at the text's beginning merges with that line end, and the runtime reads special tokens in
+        a text as special tokens.
         """
         return len(self._encoder.encode_with_special("\n" + sendable(text))) - 1
 
 
 class ChatTokenizer:
-    """A tokenizer for `register_tokenizer`: counts each text as the message that it is sent as."""
+    """A tokenizer for `register_tokenizer` that counts each text as a part of a chat message."""
 
     exact = True
-    """It is the model's own, so that what it counts is no estimate."""
+    """True because it is the model's own tokenizer, so its counts are not estimates."""
 
     def __init__(self, tokenizer: GgufTokenizer) -> None:
         self.name = f"{tokenizer.name} in chat"
@@ -67,7 +67,7 @@ class ChatTokenizer:
 
 
 def sendable(text: str) -> str:
-    """A text as JSON can carry it: lone surrogates replaced."""
+    """Returns a text that JSON can hold: lone surrogates are replaced."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -75,25 +75,25 @@ def sendable(text: str) -> str:
 
 @functools.lru_cache(4)
 def tokenizer_of(path: Path) -> GgufTokenizer:
-    """The tokenizer in a GGUF file; LocalModelError where its kind is not known here."""
-    import orjson  # noqa: PLC0415 - with splintr, the one heavy part; paid where a text is counted
+    """Returns the tokenizer in a GGUF file; raises LocalModelError if its kind is unknown."""
+    import orjson  # noqa: PLC0415 - heavy, like splintr; loaded for the first count
     import splintr  # noqa: PLC0415
 
-    told = metadata(path)
-    kind, pre = told.get("tokenizer.ggml.model"), str(told.get("tokenizer.ggml.pre"))
+    info = metadata(path)
+    kind, pre = info.get("tokenizer.ggml.model"), str(info.get("tokenizer.ggml.pre"))
     if kind != "gpt2" or pre not in CUTS:
         raise LocalModelError(
             f"{path} has a tokenizer of kind {kind}/{pre}, which only its runtime can count: "
             "use EmbeddedProvider.count"
         )
-    encoder = splintr.from_json_bytes(orjson.dumps(_document(told, CUTS[pre])))
-    return GgufTokenizer(str(told.get("general.basename") or path.stem), encoder)
+    encoder = splintr.from_json_bytes(orjson.dumps(_document(info, CUTS[pre])))
+    return GgufTokenizer(str(info.get("general.basename") or path.stem), encoder)
 
 
-def _document(told: Mapping[str, Any], cuts: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
-    """The tokenizer.json that says what the file says."""
-    tokens = told["tokenizer.ggml.tokens"]
-    kinds = told["tokenizer.ggml.token_type"]
+def _document(info: Mapping[str, Any], cuts: tuple[Mapping[str, Any], ...]) -> dict[str, Any]:
+    """Returns a tokenizer.json with the file's content."""
+    tokens = info["tokenizer.ggml.tokens"]
+    kinds = info["tokenizer.ggml.token_type"]
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {
         "version": "1.0",
@@ -107,6 +107,6 @@ def _document(told: Mapping[str, Any], cuts: tuple[Mapping[str, Any], ...]) -> d
         "model": {
             "type": "BPE",
             "vocab": {token: number for number, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in told["tokenizer.ggml.merges"]],
+            "merges": [merge.split(" ") for merge in info["tokenizer.ggml.merges"]],
         },
     }

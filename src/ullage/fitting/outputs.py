@@ -1,0 +1,182 @@
+"""The facts in plain text: values with their names, paths and identifiers, and lines about errors.
+
+A value that has a name keeps it: `name=value`, `name: value`, `"name": value`. Words without a name are
+sorted into paths, files, names of code and addresses. In a listing the same shape comes again and again, so
+only the first few of each shape are read. Times of day are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ullage.fitting.relevance import stop_words
+from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_moment
+
+MOST_WORDS = 16
+"""The most identifiers that are read from one text."""
+MOST_PAIRS = 12
+"""The most named values that are read from one text."""
+ALIKE = 3
+"""Maximum number of words of one shape, and of values with one name, that are read from a text."""
+PAIRS_CHARS = 60_000
+"""If a text has more characters, only its head and tail are searched for named values."""
+PATHS, FILES, NAMES, ADDRESSES = "paths", "files", "names", "addresses"
+"""The names under which words without a name of their own are listed."""
+ERROR_WORDS = ("error", "exception", "failed", "fatal", "cannot", "unable to", "no such file", "not found")
+
+_ASCII_WORD = re.compile(r"[A-Za-z0-9_#@./:+-]{5,}+")
+# A letter of another alphabet before or behind is a part of the same word.
+_LETTER = "\u00aa\u00b5\u00ba\u00c0-\u1fff"
+_WORD = re.compile(rf"(?<![\w{_LETTER}]){_ASCII_WORD.pattern}(?![{_LETTER}])")
+# A digit or a mark, a dot inside a word, a capital letter inside a word. The pattern begins with one set of
+# characters, because such a pattern is searched for fastest.
+_TELLING = re.compile(r"[0-9_/@.A-Z](?:(?<=[0-9_/@])|(?<=[A-Za-z0-9]\.)(?=[A-Za-z0-9])|(?<=[a-z][A-Z]))")
+_JOINT = re.compile(r"([\w'-]+)[.:]([A-Z][\w'-]*)")
+_STARTERS = frozenset({"finally", "first", "let", "maybe", "next", "note", "perhaps", "sorry", "try"})
+_HASH = re.compile(r"[0-9a-f]{7,64}")
+_FILE = re.compile(
+    r"[\w-][\w.-]*\.(?:bash|cc?|cfg|conf|cpp|cs|css|csv|db|env|exe|gif|go|gz|h|hpp|html?|ini|ipynb|java|jpe?g|jsx?"
+    r"|json|jsonl|kt|lock|log|lua|md|mjs|mk|pdf|php|pl|png|proto|pyi?|rb|rs|rst|scss|sh|sql|sqlite|svg|swift|tar"
+    r"|tex|toml|tsv|tsx?|txt|vue|xml|ya?ml|zip)"
+)
+_CODE = re.compile(r"[A-Za-z_][\w.:-]*")
+_DIGIT = re.compile(r"[0-9]")
+_DIGITS = b"0123456789"
+# A value behind its sign; behind a colon it has a digit. The name in front is looked for when there is a
+# value: this takes half the time of one pattern that begins with a name, because few words are names.
+_PLAIN = r"""[^\s"'`,;(){}\[\]<>=|·]"""
+_VALUE = re.compile(
+    rf"""[=:](?<=[\w.\-"'][=:])(?:(?<==)|[ ](?=[ ]?["'`]?{_PLAIN}*\d))[ ]?["'`]?({_PLAIN}++)(?![(\[=])"""
+)
+_NAME = re.compile(r"""(?<![\w.-])([A-Za-z_][\w.-]*+)["']?\Z""")
+_NAME_CHARS = 40
+
+
+def words(text: str, most: int = MOST_WORDS) -> list[str]:
+    """Returns the words of a text's head and tail that look like identifiers, each once."""
+    kept: list[str] = []
+    shapes: dict[bytes, int] = {}
+    telling = _TELLING.search
+    text = ends_of(text)
+    if not telling(text):
+        return kept
+    pattern = _ASCII_WORD if text.isascii() else _WORD
+    for word in dict.fromkeys(pattern.findall(text)):
+        if word.isalpha() and word[1:].islower():  # a plain word is the common case
+            continue
+        if not telling(word):
+            continue
+        bare = word.rstrip(".:-+").lstrip(":")
+        if not 5 <= len(bare) <= VALUE_CHARS or not _is_new(bare, shapes) or _is_joint(bare):
+            continue
+        kept.append(bare)
+        if len(kept) >= most:
+            break
+    return kept
+
+
+def _is_new(word: str, shapes: dict[bytes, int]) -> bool:
+    """Returns True if a word is among the first few of its shape and is not a time of day."""
+    if not _DIGIT.search(word):
+        return True
+    if is_moment(word):
+        return False
+    # A word has ASCII characters only, and bytes are translated much faster than text.
+    shape = b"#" if _HASH.fullmatch(word) else word.encode().translate(None, _DIGITS)
+    seen = shapes[shape] = shapes.get(shape, 0) + 1
+    return seen <= ALIKE
+
+
+def _is_joint(word: str) -> bool:
+    """Returns True if a word is the end of a sentence and the start of the next one, without a space."""
+    if "." not in word and ":" not in word:
+        return False
+    joint = _JOINT.fullmatch(word)
+    return joint is not None and (joint[2].lower() in stop_words() or joint[2].lower() in _STARTERS)
+
+
+def group_of(word: str) -> str:
+    """Returns the name under which an unnamed word is listed; empty for codes and numbers."""
+    if "@" in word[1:]:
+        return ADDRESSES
+    if "/" in word:
+        return PATHS if word.lower() != word.upper() else ""
+    if _FILE.fullmatch(word) and not word[0].isdigit():
+        return FILES
+    if _CODE.fullmatch(word) and ("_" in word or not _DIGIT.search(word)):
+        return NAMES
+    return ""
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Returns the named values of a text with their names; names that are rare in the text come first."""
+    if "=" not in text and ": " not in text:
+        return []
+    found = _named_values(ends_of(text, PAIRS_CHARS))
+    often = Counter([name for name, _ in found])
+    first: dict[tuple[str, str], None] = {}
+    taken: dict[str, int] = {}
+    for name, value in found:
+        bare = value.rstrip(".:")
+        if len(bare) > VALUE_CHARS or not bare or is_moment(bare):
+            continue
+        if bare.rpartition(".")[2] == name:  # `prefix=self.prefix` tells nothing
+            continue
+        number = taken[name] = taken.get(name, 0) + 1
+        if number <= ALIKE:
+            first[name, bare] = None
+    ranked = sorted(first, key=lambda pair: often[pair[0]] > ALIKE)
+    return ranked[:MOST_PAIRS]
+
+
+def _named_values(text: str) -> list[tuple[str, str]]:
+    """All values that have a name, with it, in the order of the text."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while value := _VALUE.search(text, at):
+        sign = value.start()
+        # A name and its closing quotation mark; the pattern sees the character before, so none is cut short.
+        name = _NAME.search(text, max(at, sign - _NAME_CHARS - 1), sign)
+        if name:
+            found.append((name[1], value[1]))
+            at = value.end()
+        else:
+            at = sign + 1
+    return found
+
+
+def find_lines(wanted: tuple[str, ...], text: str) -> list[str]:
+    """Returns the first lines of a text that contain one of these words, at most two."""
+    text = ends_of(text)
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a few letters grow in lower case, and their lines would be off
+        text = lowered
+    found: list[str] = []
+    at = find_first(wanted, lowered)
+    while 0 <= at < len(text) and len(found) < 2:
+        found.append(_line_at(text, at))
+        end = lowered.find("\n", at)
+        at = find_first(wanted, lowered, end) if end >= 0 else -1
+    return found
+
+
+def find_first(wanted: tuple[str, ...], lowered: str, start: int = 0) -> int:
+    """Returns the position of the first of these words, or -1."""
+    first = -1
+    for word in wanted:
+        # Behind the first one that was found nothing has to be searched.
+        at = lowered.find(word, start) if first < 0 else lowered.find(word, start, first)
+        if at >= 0:
+            first = at
+    return first
+
+
+def _line_at(text: str, at: int) -> str:
+    """Returns the line around a position, cut to the longest value."""
+    start = text.rfind("\n", 0, at) + 1
+    if at - start > VALUE_CHARS // 2:
+        start = text.find(" ", at - VALUE_CHARS // 2, at) + 1 or at
+    end = text.find("\n", max(at, start + 20))  # a heading alone says nothing
+    line = " ".join(text[start : end if end >= 0 else len(text)].split())
+    return clean(head_of(line, VALUE_CHARS))

@@ -1,0 +1,212 @@
+"""Recall by itself: quotes removed passages that bear on the newest question in front of it.
+
+No model is asked. The same history and the same room always give the same quotation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage.fitting.relevance import Index, stems
+from ullage.fitting.result import is_eviction
+from ullage.messages import split_recalled, text_of
+from ullage.text import RECALL_CLOSE, RECALL_OPEN, disarm, split_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ullage.fitting.series import Done
+    from ullage.messages import Message
+    from ullage.tokens import Counter
+
+MOST_TOKENS = 8_000
+"""Most tokens of a quotation, however large the window is."""
+LEAST_TOKENS = 40
+"""In a room of fewer tokens, nothing is quoted."""
+MOST_PIECES = 2_000
+"""At least this many of the newest removed messages can be recalled, and at most twice as many."""
+
+COMMON = 0.15
+"""A word in a larger share of the passages is too common: a question needs a rarer one to recall anything."""
+RELATIVE = 0.1
+"""A passage needs this share of the best passage's score."""
+HINT = 0.15
+"""Weight of a word from the messages before the question. The question's own words weigh 1."""
+MESSAGES_BEFORE = 2
+"""Number of messages before the question whose words count."""
+REFERRING = frozenset({
+    "he", "her", "him", "his", "how", "it", "its", "she", "that", "their", "them", "then", "there", "these",
+    "they", "this", "those", "what", "when", "where", "which", "who", "whose", "why",
+})  # fmt: skip
+"""Words by which a question that has no subject of its own refers to the messages before it."""
+
+_LABEL_TOKENS = 5
+_MISSES = 20  # after so many passages that no longer fit, less relevant ones are not tried
+_DATE = re.compile(
+    r"[\[(]?(?:\d{1,2}:\d\d ?(?:[ap]m)?,? (?:on )?)?"
+    r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
+    r"|\d{4}年\d{1,2}月\d{1,2}日)"
+)
+DATED = 40
+"""Number of earlier messages that are searched for the date of a message."""
+
+
+class Quotation(NamedTuple):
+    """Recalled passages as a block of text."""
+
+    text: str
+    places: tuple[int, ...]
+    """The messages of the history that it quotes."""
+
+
+class Recall:
+    """Recall in one window: an index of the removed messages, and the last quotation.
+
+    A quotation is chosen for a question, and again when a trim takes out more. In between a tool loop keeps
+    it as it is, so that each request begins like the one before, until the loop needs the room.
+    """
+
+    def __init__(self) -> None:
+        self._index = Index()
+        self._read = 0
+        self._last: Done | None = None
+        self._chosen: tuple[tuple[Any, ...], Quotation | None] = ((), None)
+
+    def quotation(
+        self, history: Sequence[Message], asked: int, counter: Counter, log: Sequence[Done], room: int
+    ) -> Quotation | None:
+        """Returns the quotation for the question at the place `asked`; None if nothing bears on it.
+
+        `log` names all that was taken out. The same room gives the same quotation until the log grows.
+        """
+        key = (asked, history[asked]["content"], len(log), log[-1], room)
+        if self._chosen[0] != key:
+            index = self._indexed(history, log)
+            ranked = relevant(history, asked, index) if room >= LEAST_TOKENS else ()
+            self._chosen = (key, quote(history, index, ranked, room, lambda text: counter.text(text).ceiling))
+        return self._chosen[1]
+
+    def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
+        """Returns the index of the logged messages; reads only what is new since the last call."""
+        first = _first_of(len(log))
+        # The end of the log may be of a trim that was worked out and then not made.
+        if first != _first_of(self._read) or (
+            self._read and (self._read > len(log) or log[self._read - 1] is not self._last)
+        ):
+            self._index, self._read = Index(), 0
+        for kind, place, *_ in log[max(self._read, first) :]:
+            # Of a tool's output the digest tells, and the window may still hold a part of it.
+            if is_eviction(kind) and history[place]["role"] in {"user", "assistant"}:
+                self._index.add(place, own_words(history[place]))
+        self._read, self._last = len(log), log[-1]
+        return self._index
+
+
+def _first_of(count: int) -> int:
+    """Returns the first entry to index: a multiple of MOST_PIECES, so that the index is rarely rebuilt."""
+    return max(0, count // MOST_PIECES - 1) * MOST_PIECES
+
+
+def own_words(message: Message) -> str:
+    """Returns the text of a message without recalled passages and without outputs of commands."""
+    return split_outputs(split_recalled(text_of(message.get("content")))[1])[1]
+
+
+def relevant(history: Sequence[Message], asked: int, index: Index) -> Sequence[int]:
+    """Returns the passages that bear on the question at the place `asked`, the best first.
+
+    The messages before it give hints. A question that only refers to them, such as "and what did she say
+    then?", asks with their words.
+    """
+    question = own_words(history[asked])
+    query = frozenset(stems(question))
+    if not query and not REFERRING.isdisjoint(question.lower().replace("?", " ").split()):
+        query = _stems_before(history, asked)
+    rare = max(1, COMMON * len(index.passages))
+    if not any(0 < index.holders(stem) <= rare for stem in query):
+        return ()
+    ranked = index.rank(query, _stems_before(history, asked) - query, HINT)
+    return [number for score, number in ranked if score >= RELATIVE * ranked[0][0]]
+
+
+def _stems_before(history: Sequence[Message], asked: int) -> frozenset[str]:
+    """The stems of the messages before a question."""
+    before = history[max(0, asked - MESSAGES_BEFORE) : asked]
+    said = [own_words(message) for message in before if message["role"] in {"user", "assistant"}]
+    return frozenset([stem for text in said for stem in stems(text)])
+
+
+def quote(
+    history: Sequence[Message],
+    index: Index,
+    ranked: Sequence[int],
+    room: int,
+    measure: Callable[[str], int],
+) -> Quotation | None:
+    """Returns the passages that bear on the query, in at most `room` tokens; None if there are none."""
+    most = left = min(room, MOST_TOKENS)
+    while left >= LEAST_TOKENS:
+        chosen = _choose(index, ranked, left, measure)
+        if not chosen:
+            return None
+        text = _block(history, index, chosen)
+        cost = measure(text)
+        if cost <= most:
+            return Quotation(text, tuple(sorted({index.passages[number].place for number in chosen})))
+        left -= max(16, cost - most)
+    return None
+
+
+def _choose(index: Index, ranked: Sequence[int], room: int, measure: Callable[[str], int]) -> list[int]:
+    """Returns the best passages that fit together, in the order of the history."""
+    chosen: list[int] = []
+    misses = 0
+    for number in ranked:
+        cost = measure(index.passages[number].text) + _LABEL_TOKENS
+        if cost <= room:
+            room -= cost
+            chosen.append(number)
+        else:
+            misses += 1
+            if misses > _MISSES:
+                break
+    return sorted(chosen, key=lambda number: (index.passages[number].place, number))
+
+
+def _block(history: Sequence[Message], index: Index, chosen: Iterable[int]) -> str:
+    """Returns the quotation: the speaker before each message, and each date once before its messages."""
+    lines = [RECALL_OPEN]
+    last, day = -1, ""
+    for number in chosen:
+        place, text, _ = index.passages[number]
+        date = _date_of(history, place)
+        if date != day:
+            lines.append(f"> {date or 'undated'}")
+            day = date
+        label = "… " if place == last else f"{history[place]['role']}: "
+        lines += [f"> {line}" for line in (label + disarm(text.strip())).splitlines()]
+        last = place
+    return "\n".join([*lines, RECALL_CLOSE])
+
+
+def _date_of(history: Sequence[Message], place: int) -> str:
+    """Returns the last date at the beginning of a message up to this place; empty if there is none."""
+    for message in reversed(history[max(0, place - DATED) : place + 1]):
+        if message["role"] != "tool" and (date := date_at_head(text_of(message.get("content")))):
+            return date
+    return ""
+
+
+def date_at_head(text: str) -> str:
+    """Returns the date at the beginning of a text; empty if there is none."""
+    found = _DATE.match(text)
+    return found[1] if found else ""
+
+
+def with_quotation(message: Message, block: str) -> Message:
+    """Returns a user message with the block in front of its own text."""
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": f"{block}\n\n{content}"}
+    return {**message, "content": [{"type": "text", "text": f"{block}\n\n"}, *content]}

@@ -1,0 +1,134 @@
+"""The request at one point of the fold: its messages, the passages that are recalled for it, and its cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage.call_pairs import unanswered
+from ullage.errors import ContextOverflowError
+from ullage.fitting.fold import commit, room_to_recall
+from ullage.fitting.recall import with_quotation
+from ullage.fitting.result import FitRecord, Fitted
+from ullage.fitting.units import first_system
+from ullage.messages import without_recalled
+from ullage.tokens import Cost, Count
+from ullage.tokens.request_count import BLOCKS, is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ullage.fitting.recall import Recall
+    from ullage.fitting.state import FoldState
+    from ullage.fitting.units import Entry, Unit
+
+
+class _Recalled(NamedTuple):
+    """The cost and the places of recalled passages."""
+
+    tokens: int
+    ceiling: int
+    places: tuple[int, ...]
+
+
+_NOTHING = _Recalled(0, 0, ())
+
+
+def make_request(state: FoldState, recall: Recall, trimmed: FoldState | None = None) -> Fitted[Any]:
+    """Returns the request at this point. Raises ContextOverflowError if its mandatory part does not fit.
+
+    `trimmed` is `commit(state)`, if the caller has it already.
+    """
+    if state.waiting:
+        raise unanswered(state.waiting)
+    trimmed = commit(state) if trimmed is None else trimmed
+    options = state.options
+    if trimmed.is_trimmed and trimmed.totals.ceiling + options.once > options.limit:
+        count = count_request(trimmed)
+        raise ContextOverflowError(count.ceiling, options.given_limit, count.ceilings)
+    entries = [entry for unit in trimmed.live for entry in unit.entries]
+    messages: list[Any] = [entry.message for entry in entries]
+    recalled = _put_recalled(trimmed, recall, messages)
+    own = _count(trimmed, recalled)
+    count = options.factor.count(own)
+    before = state.totals.given + options.framing(state.prompt.given_end).tokens
+    log = trimmed.trims.log
+    return Fitted(
+        messages=messages,
+        sources=[entry.place if entry.place >= 0 else None for entry in entries],
+        count=count,
+        limit=options.given_limit,
+        changed=bool(log) or _is_rewritten(trimmed.live),
+        dropped=trimmed.trims.dropped,
+        truncated=trimmed.trims.shortened,
+        tokens_before=options.factor.tokens(before),
+        tokens_after=count.tokens,
+        estimate=Cost(own.tokens, own.ceiling),
+        record=FitRecord(trimmed.history, log, len(state.trims.log), recalled.places),
+    )
+
+
+def count_request(state: FoldState) -> Count:
+    """Returns the count of the request at this point, without a trim and without recalled passages.
+
+    Calls may still wait for their results.
+    """
+    return state.options.factor.count(_count(state, _NOTHING))
+
+
+def _count(state: FoldState, recalled: _Recalled) -> Count:
+    """Returns the cost by our own count, by block."""
+    options, prompt = state.options, state.prompt
+    counter, once = options.counter, options.framing(prompt.end)
+    framing = counter.request(system=prompt.end).tokens
+    blocks = dict.fromkeys(BLOCKS, 0)
+    blocks["system"] = prompt.tokens
+    blocks["tools"] = once.tokens - framing
+    blocks["summary"] = prompt.digest_tokens
+    blocks["recalled"] = recalled.tokens
+    blocks["turns"] = state.totals.turn_tokens + framing
+    exact = counter.exact and not any(options.extras) and all(_is_plain(unit) for unit in state.live)
+    ceiling = state.totals.ceiling + once.ceiling + recalled.ceiling
+    return Count(sum(blocks.values()), ceiling, exact, blocks)
+
+
+def _put_recalled(state: FoldState, recall: Recall, messages: list[Any]) -> _Recalled:
+    """Puts recalled passages in front of the newest question, if any bear on it and they fit."""
+    options, log = state.options, state.trims.log
+    position, entry = _newest_question(state.live)
+    if not log or entry is None or not options.policy.recall_share:
+        return _NOTHING
+    content = entry.message["content"]
+    if without_recalled(content) is not content:  # the caller sends a fitted request again
+        return _NOTHING
+    # Passages are chosen for a question, and again after a trim; in between a tool loop keeps their room.
+    is_fresh = state.is_trimmed or state.is_question
+    room = room_to_recall(state) if is_fresh else state.recall_room
+    quotation = recall.quotation(state.history, entry.place, options.counter, log, room)
+    if quotation is None:
+        return _NOTHING
+    asking = with_quotation(entry.message, quotation.text)
+    cost = options.counter.message(asking)
+    if state.totals.ceiling + options.once + cost.ceiling - entry.ceiling > options.limit:
+        return _NOTHING
+    messages[position] = asking
+    return _Recalled(cost.tokens - entry.tokens, cost.ceiling - entry.ceiling, quotation.places)
+
+
+def _newest_question(units: Sequence[Unit]) -> tuple[int, Entry | None]:
+    """Returns the last user message, and its position counted from the end of the messages."""
+    position = 0
+    for unit in reversed(units):
+        position -= len(unit.entries)
+        if unit.role == "user":
+            return position, unit.entries[0]
+    return position, None
+
+
+def _is_rewritten(units: Sequence[Unit]) -> bool:
+    """Returns True if fitting changed or made the first system message."""
+    first = first_system(units)
+    return first is not None and first.form != ""
+
+
+def _is_plain(unit: Unit) -> bool:
+    return unit.step == 0 and is_plain(unit.entries[0].message)

@@ -1,0 +1,145 @@
+"""Sentences of plain talk, and the information in each.
+
+A sentence tells by the words that say what it is about: names, numbers and long words more than common ones.
+Courtesies and short questions back tell nothing. A number is enough for a statement to tell something, and an
+address, a path or an identifier for any sentence: nobody can guess them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ullage.fitting.relevance import stop_words
+from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of
+
+LEAST = 3.0
+"""Least information of a sentence that is kept."""
+QUESTION = 0.4
+"""Factor for the information of a question, because the answer repeats it."""
+MOST = 12
+"""Most sentences that are kept of one message."""
+
+COURTESIES = frozenset({
+    "absolutely", "amazing", "aw", "awesome", "aww", "bye", "congrats", "congratulations", "cool", "exactly",
+    "glad", "good", "great", "haha", "hello", "hey", "hi", "lol", "nice", "no", "oh", "ok", "okay", "sorry",
+    "sounds", "sure", "thank", "thanks", "totally", "welcome", "whoa", "wonderful",
+    "wow", "yeah", "yep", "yes",
+})  # fmt: skip
+"""First words of courtesies, which carry little information."""
+
+SPECIFIC = re.compile(r"[^\x00-.:-?I\[-^`a-\x7f](?:(?<=[^A-Z])|(?<= [A-Z]))")
+"""Matches a number, an identifier or a proper name in a sentence."""
+
+# The end of a sentence. It begins with one set of characters, because such a pattern is searched for fastest.
+_STOP = re.compile(r"[.!?…。！？；\n](?:(?<=[。！？；\n])|[\"')\]]*\s+)")
+_WORD = re.compile(r"[^\W_][\w'’.:/@#-]*")
+# An address, a path or a dotted name, a name in code, a word with digits in it.
+_IDENTIFIER = re.compile(
+    r"\w@\w|\w/[\w-]+[/.]\w|\b[a-z]\w+\.[a-z]\w+|\w_\w|[A-Za-z][#-]?\d{2}|#\w?\d|\d{6}", re.ASCII
+)
+_DIGIT = re.compile(r"\d")
+_CALLED = re.compile(r", [A-Z][\w'-]*[.!?]?$")
+_WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_WIDE_COURTESY = re.compile(
+    "你好|您好|谢谢|多谢|感谢|不客气|不用谢|再见|拜拜|请问|麻烦你?|好的|好呢|好滴|好极了|太好了|真好|嗯+|哦|是吗|可以吗"
+    "|没问题|帮我|帮您|请稍等|祝[您你]"
+)
+# The date and the name of the speaker at the head of a message.
+_DATE = re.compile(
+    r"[\[(]?(?:\d{1,2}:\d\d ?(?:[ap]m)?,? (?:on )?)?"
+    r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
+    r"|\d{4}年\d{1,2}月\d{1,2}日)[\])]?:?\s*"
+)
+_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): (?=\S)")
+
+
+def sentences(text: str) -> list[str]:
+    """Returns the sentences of a text, in order."""
+    parts: list[str] = []
+    at = 0
+    for stop in _STOP.finditer(text):
+        parts.append(text[at : stop.start() + 1])
+        at = stop.end()
+    parts.append(text[at:])
+    return [stripped for part in parts if len(stripped := part.strip()) > 2]
+
+
+class Told(NamedTuple):
+    """A sentence with its speaker and date, if the text has them."""
+
+    speaker: str
+    """The name and the date at the head of the line: "Ada, 17 August 2023", "Ada", "2023-08-17" or ""."""
+    sentence: str
+
+
+def read_speech(text: str) -> list[Told]:
+    """Returns the sentences of a message that carry information; of many, the first and the last."""
+    found: list[Told] = []
+    name = date = ""
+    for number, line in enumerate(ends_of(text).split("\n")):
+        at = 0
+        if head := _DATE.match(line):
+            date, at = head[1], head.end()
+        # If the first line names no speaker, no line does: "Models: a, b" is a line of a log.
+        if (number == 0 or name) and (head := _NAME.match(line, at)):
+            name, at = head[1], head.end()
+        speaker = f"{name}, {date}" if name and date else name or date
+        found += [
+            Told(speaker, short)
+            for s in sentences(line[at:] if at else line)
+            if not _is_code(s) and information(s) >= LEAST and (short := clean(head_of(s, VALUE_CHARS)))
+        ]
+    return found if len(found) <= MOST else found[: MOST - 3] + found[-3:]
+
+
+def _is_code(sentence: str) -> bool:
+    """Returns True for a tag, and for a line of code that goes on in the next line."""
+    last = sentence[-1]
+    if last in "([{=\\":
+        return True
+    return (last == ">" and sentence[0] == "<") or (last == "," and " " not in sentence)
+
+
+@lru_cache(4_000)
+def information(sentence: str) -> float:
+    """Returns the information in a sentence: about 1 for each word that carries meaning."""
+    found = _WORD.findall(sentence)
+    most = sum(map(_weight, dict.fromkeys(found)))
+    is_courtesy = False
+    if found:
+        first, last = found[0], found[-1]
+        lowered = first.lower()
+        if lowered != first:  # each sentence begins with a capital letter
+            most += _weight(lowered) - _weight(first)
+        is_courtesy = lowered.rstrip(".") in COURTESIES
+        # "That is great, Ada!": the name behind the comma only says who is spoken to.
+        if len(found) > 1 and last[0].isupper() and _CALLED.search(sentence):
+            most -= _weight(last)
+    if not sentence.isascii():
+        most += len(_WIDE.findall(_WIDE_COURTESY.sub("", sentence))) / 3
+    if is_courtesy or sentence[-1:] in "?？":
+        most *= QUESTION
+    elif most < LEAST and _DIGIT.search(sentence):
+        most = LEAST
+    return LEAST if most < LEAST and _IDENTIFIER.search(sentence) else most
+
+
+@lru_cache(4_000)
+def subjects(sentence: str) -> frozenset[str]:
+    """Returns the subject words of a sentence, in lower case."""
+    found = [word.lower() for word in _WORD.findall(sentence) if _weight(word)]
+    return frozenset(found if sentence.isascii() else found + _WIDE.findall(sentence))
+
+
+@lru_cache(20_000)
+def _weight(word: str) -> float:
+    lowered = word.lower()
+    if lowered in stop_words() or lowered.partition("'")[0] in stop_words():
+        return 0.0
+    if _DIGIT.search(word):
+        return 2.0
+    if not word.isascii() and _WIDE.search(word):
+        return 0.0  # where no spaces stand between words, characters are counted
+    return 1.6 if word[0].isupper() else 0.5 + min(len(word), 10) / 10

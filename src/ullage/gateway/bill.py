@@ -1,0 +1,165 @@
+"""The bill: every call is reserved before it is sent and settled after it, on a thread of its own.
+
+The store is synchronous and may wait for other processes. One thread does all of its work in order, so the
+event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ullage.errors import NotBooked
+from ullage.session.accounts import ledger_for
+from ullage.tokens import counter_for
+from ullage.turn.plausibility import OwnCount, believable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from decimal import Decimal
+
+    from ullage.config import Settings
+    from ullage.cost import Ledger, Reservation
+    from ullage.cost.keys import GatewayKey
+    from ullage.gateway.tally import Tally
+    from ullage.store import Store
+    from ullage.target import Target
+    from ullage.tokens.request_count import Count
+    from ullage.usage import Usage
+
+T = TypeVar("T")
+
+BYTES_A_TOKEN = 400
+"""Bytes of an answer for one token, its event included. An answer with fewer tokens by its own figure is
+counted here, because some servers report nothing, or 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """The most that a call may use."""
+
+    session: str
+    project: str
+    model: str
+    """The name on the bill."""
+    target: Target
+    count: Count
+    most_output: int | None
+    local: bool
+    key: GatewayKey | None = None
+    """The gateway key of the caller, whose caps apply too."""
+
+
+class Held(NamedTuple):
+    """A call that may be made."""
+
+    charge: Charge
+    ledger: Ledger | None = None
+    """None for a call that costs nothing. No cap applies to it, so it is booked at its end alone."""
+    reservation: Reservation | None = None
+
+
+class BookedCall(NamedTuple):
+    """The usage and the cost of a call."""
+
+    usage: Usage
+    estimated: tuple[str, ...]
+    """The figures that are our own count."""
+    cost: Decimal | None
+
+
+class GatewayBill:
+    """Books the calls of a gateway in its store."""
+
+    def __init__(self, settings: Settings, kept: Store) -> None:
+        self._settings = settings
+        self._kept = kept
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ullage-bill")
+
+    async def reserve(self, charge: Charge) -> Held:
+        """Reserves the worst case of a call; raises BudgetExceeded if it could exceed a cap."""
+        if charge.local and charge.key is None:
+            return Held(charge)
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._reserve, charge)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(self._release_unused)
+            raise
+
+    async def release(self, held: Held) -> None:
+        """Ends the reservation of a call that was not made."""
+        if held.ledger is not None and held.reservation is not None:
+            await self._to_the_end(partial(held.ledger.release, held.reservation))
+
+    async def settle(self, held: Held, tally: Tally) -> BookedCall:
+        """Books the usage of an answer, whole or broken off; our own count replaces missing figures.
+
+        Raises StoreError if the store cannot be written. NotBooked is no error here: the store writes the
+        entry as soon as it can.
+        """
+        return await self._to_the_end(partial(self._settle, held, tally))
+
+    def close(self) -> None:
+        """Waits until all is booked."""
+        self._thread.shutdown(wait=True)
+
+    async def _to_the_end(self, work: Callable[[], T]) -> T:
+        """Runs work that is completed even if the caller is cancelled."""
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _reserve(self, charge: Charge) -> Held:
+        ledger = ledger_for(self._settings, self._kept, charge.session, charge.project, key=charge.key)
+        reservation = ledger.reserve(
+            charge.model, charge.count.ceiling, charge.most_output, local=charge.local
+        )
+        return Held(charge, ledger, reservation)
+
+    def _release_unused(self, work: asyncio.Future[Held]) -> None:
+        """Ends the reservation of a client that went away while it was made."""
+        if not work.cancelled() and work.exception() is None:
+            held = work.result()
+            if held.ledger is not None and held.reservation is not None:
+                self._thread.submit(held.ledger.release, held.reservation)
+
+    def _settle(self, held: Held, tally: Tally) -> BookedCall:
+        usage, estimated = _used(held.charge, tally)
+        if held.ledger is not None:
+            return _booked(held, usage, estimated)
+        with self._kept.transaction():
+            return _booked(self._reserve(held.charge), usage, estimated)
+
+
+def _booked(held: Held, usage: Usage, estimated: tuple[str, ...]) -> BookedCall:
+    assert held.ledger is not None  # noqa: S101 - the caller has reserved the call
+    assert held.reservation is not None  # noqa: S101 - the same
+    try:
+        entry = held.ledger.settle(
+            held.reservation, usage, held.charge.count.tokens, estimated=bool(estimated)
+        )
+    except NotBooked as error:
+        entry = error.entry
+    return BookedCall(usage, estimated, None if entry is None else entry.cost)
+
+
+def _used(charge: Charge, tally: Tally) -> tuple[Usage, tuple[str, ...]]:
+    """Returns the upstream's figures, each replaced by our own count if it is impossible or too early."""
+    reported = tally.usage()
+    is_complete = tally.is_complete()
+    completion = 0
+    if reported is None or not is_complete or reported.completion * BYTES_A_TOKEN < tally.size:
+        completion = counter_for(charge.target).text(tally.text()).tokens + tally.unread
+    own = OwnCount(
+        prompt=charge.count.tokens,
+        ceiling=charge.count.ceiling,
+        completion=completion,
+        max_output=charge.most_output,
+    )
+    usage, estimated = believable(reported, own)
+    if is_complete or completion <= usage.completion:
+        return usage, estimated
+    # Anthropic reports the output first at its beginning, so the figure of a broken answer is too low.
+    return replace(usage, completion=completion, reasoning=0, cost=None), (*estimated, "completion")

@@ -1,0 +1,181 @@
+"""Conversations: which requests belong together, and the window of each conversation.
+
+A client sends its whole history each time. The window of a conversation remembers what it has read, so that a
+request costs what is new in it. The memory is bounded: a window that was forgotten is made again from the
+history, with the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from ullage.errors import ContextOverflowError
+from ullage.fitting.body import RequestWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
+
+    from ullage.fitting.body import FittedRequest
+    from ullage.gateway.request import Received
+    from ullage.target import ApiName, Target
+    from ullage.tokens.calibration import Factor
+
+    NewestFactor: TypeAlias = Callable[[Target], Factor]
+    """Returns what was learned so far about a target's own counts."""
+
+MOST = 1_000
+"""Most conversations that are remembered; the one that was used longest ago is forgotten first."""
+OFF_LOOP = 64 * 1024
+"""Most new bytes of a request that are fitted on the event loop; more are fitted in a thread."""
+
+SESSION_HEADERS = (
+    "x-claude-code-session-id",
+    "x-opencode-session",
+    "x-session-id",
+    "session-id",
+    "session_id",
+    "x-session-affinity",
+)
+"""Headers in which clients name their session; the first that is there counts."""
+MESSAGES: Mapping[ApiName, str] = {
+    "openai.chat": "messages",
+    "openai.responses": "input",
+    "anthropic.messages": "messages",
+}
+BEGINNING: Mapping[ApiName, tuple[str, ...]] = {
+    "openai.chat": ("tools",),
+    "openai.responses": ("instructions", "tools"),
+    "anthropic.messages": ("system", "tools"),
+}
+"""The fields that belong to the beginning of a conversation, beside its first messages."""
+
+
+class Identity(NamedTuple):
+    """The name of a conversation with one model, at one limit."""
+
+    caller: str
+    target: Target
+    limit: int
+    name: str
+    """The hash of the session's name and of the first user message; without a session, of the whole
+    beginning. A session may have several conversations at once: its title, its subagents."""
+
+
+def identify(
+    request: Received,
+    body: Mapping[str, Any],
+    api: ApiName,
+    *,
+    caller: str,
+    target: Target,
+    limit: int,
+) -> Identity:
+    """Returns the identity of a request's conversation."""
+    session = session_of(request, body)
+    parts: list[Any] = [session, _first_messages(body.get(MESSAGES[api]))]
+    if not session:
+        parts += [body.get(name) for name in BEGINNING[api]]
+    name = hashlib.blake2b(orjson.dumps(parts), digest_size=16).hexdigest()
+    return Identity(caller, target, limit, name)
+
+
+def session_of(request: Received, body: Mapping[str, Any]) -> str:
+    """Returns the client's own name of its session; empty if it has none."""
+    for name in SESSION_HEADERS:
+        if value := request.headers.get(name):
+            return value
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    key = user or body.get("prompt_cache_key")
+    return key if isinstance(key, str) else ""
+
+
+def _first_messages(messages: Any) -> Any:
+    """Returns the messages up to and with the first one of the user."""
+    if not isinstance(messages, list):
+        return messages
+    for place, message in enumerate(messages):
+        if isinstance(message, dict) and message.get("role") == "user":
+            return messages[: place + 1]
+    return messages[:1]
+
+
+class Conversation:
+    """The window of one conversation, which one request at a time may use.
+
+    The window keeps its factor after its first trim, so that later requests begin with the same bytes. Up to
+    then nothing is changed, and each trim is first tried with the newest factor.
+    """
+
+    def __init__(self, api: ApiName, identity: Identity, newest: NewestFactor) -> None:
+        self._window = RequestWindow(
+            api, model=identity.target, limit=identity.limit, factor=newest(identity.target)
+        )
+        self._target = identity.target
+        self._newest = newest
+        self._lock = asyncio.Lock()
+        self._is_trimmed = False
+        self._size = 0
+
+    @property
+    def factor(self) -> Factor:
+        """The factor of the window's counts."""
+        return self._window.factor
+
+    async def fit(self, body: dict[str, Any], size: int) -> FittedRequest:
+        """Makes a body of `size` bytes fit; a long one in a thread, so that the event loop runs on."""
+        async with self._lock:
+            is_long = size - self._size > OFF_LOOP
+            self._size = max(self._size, size)
+            if is_long:
+                return await asyncio.to_thread(self._fit, body)
+            return self._fit(body)
+
+    def _fit(self, body: dict[str, Any]) -> FittedRequest:
+        try:
+            fitted = self._window.fit(body)
+        except ContextOverflowError:
+            if (newest := self._newest(self._target)) == self.factor:
+                raise
+        else:
+            if self._is_trimmed or not fitted.changed:
+                return fitted
+            if (newest := self._newest(self._target)) == self.factor:
+                self._is_trimmed = True
+                return fitted
+        self._window.factor = newest
+        fitted = self._window.fit(body)
+        self._is_trimmed = fitted.changed
+        return fitted
+
+
+class Conversations:
+    """The conversations that are remembered."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: OrderedDict[Identity, Conversation] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, api: ApiName, identity: Identity, newest: NewestFactor) -> Conversation:
+        """Returns a conversation; makes it if it is not known."""
+        found = self._known.get(identity)
+        if found is None:
+            found = self._known[identity] = Conversation(api, identity, newest)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(identity)
+        return found
+
+    def forget(self, identity: Identity) -> None:
+        """Forgets a conversation, because its counts have proved too low."""
+        self._known.pop(identity, None)

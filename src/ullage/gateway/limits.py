@@ -1,0 +1,76 @@
+"""The input limit of a request, and its output limits, lowered together if the window cannot hold them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ullage.gateway.upstreams import Room
+    from ullage.target import ApiName
+
+FIELDS: Mapping[ApiName, tuple[str, ...]] = {
+    "openai.chat": ("max_completion_tokens", "max_tokens"),
+    "openai.responses": ("max_output_tokens",),
+    "anthropic.messages": ("max_tokens",),
+}
+"""The fields of the longest answer, by API."""
+LEAST_THINKING = 1_024
+"""Fewest tokens of `thinking.budget_tokens` that Anthropic accepts."""
+RESERVED_SHARE = 8
+"""The window is divided by this for the default reserve. An agent's answer is rarely longer, and a longer
+one is still possible in a conversation that does not fill its window."""
+
+
+def requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
+    """Returns the longest answer that the client asks for; None if it sets no limit."""
+    given = [value for name in FIELDS[api] if (value := body.get(name)).__class__ is int and value > 0]
+    return min(given, default=None)
+
+
+def input_limit(room: Room, requested: int | None, reserved: int | None, lowered: int | None = None) -> int:
+    """Returns the most input tokens: the window less the reserve for the answer, or a lower given limit.
+
+    `reserved` is the configured reserve. A client that asks for a shorter answer leaves more for the input.
+    """
+    most = room.window // RESERVED_SHARE if reserved is None else reserved
+    kept = most if requested is None else min(most, requested)
+    limit = max(1, room.window - kept)
+    return min(each for each in (limit, room.max_input, lowered) if each is not None)
+
+
+class Output(NamedTuple):
+    """The output limits that a request is sent with."""
+
+    body: dict[str, Any]
+    """The same object as before if nothing was lowered."""
+    most: int | None
+    """The longest answer in tokens; None if neither the client nor the window sets a limit."""
+    lowered: bool = False
+
+
+def lower_output(body: dict[str, Any], api: ApiName, room: Room | None, tokens: int) -> Output:
+    """Returns the body with output limits that fit beside an input of at most `tokens` tokens.
+
+    A thinking budget stays below the limit of the answer. If its least does not fit below it either, both
+    stay as they are: the upstream then refuses the request in its own words.
+    """
+    requested = requested_output(body, api)
+    if room is None:
+        return Output(body, requested)
+    left = max(1, room.window - tokens)
+    if requested is None or requested <= left:
+        return Output(body, left if requested is None else requested)
+    changed = body | {name: left for name in FIELDS[api] if _is_above(body.get(name), left)}
+    thinking = body.get("thinking")
+    if isinstance(thinking, dict) and _is_above(thinking.get("budget_tokens"), left - 1):
+        if left <= LEAST_THINKING:
+            return Output(body, requested)
+        # The answer itself needs room too, so the thinking gets at most half of it.
+        changed["thinking"] = thinking | {"budget_tokens": max(LEAST_THINKING, left // 2)}
+    return Output(changed, left, lowered=True)
+
+
+def _is_above(value: Any, most: int) -> bool:
+    return value.__class__ is int and value > most

@@ -1,0 +1,184 @@
+"""The outgoing request: the client's body, counted and made to fit the window of its upstream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import orjson
+
+from ullage.cost.keys import check_model
+from ullage.errors import InvalidConversation, InvalidRequest
+from ullage.gateway.conversations import identify
+from ullage.gateway.limits import input_limit, lower_output, requested_output
+from ullage.gateway.refusals import Refused
+from ullage.gateway.request import parse_object
+from ullage.gateway.upstream_counts import without
+from ullage.target import Target
+from ullage.tokens import Count, counter_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ullage.fitting.body import FittedRequest
+    from ullage.gateway.conversations import Conversation, Conversations, Identity
+    from ullage.gateway.gate import Caller
+    from ullage.gateway.request import Received
+    from ullage.gateway.upstream import Upstream
+    from ullage.gateway.upstream_counts import UpstreamCounts
+    from ullage.gateway.upstreams import Room, Upstreams
+    from ullage.target import ApiName
+    from ullage.tokens import Cost
+
+NO_LIMIT = 1_000_000_000
+"""The limit of a model with an unknown window: the request is counted and not changed."""
+
+
+class CallRoute(NamedTuple):
+    """The API and the path of a call."""
+
+    api: ApiName
+    path: str
+    """The path at the upstream, below its version."""
+    is_fitted: bool = True
+    """False for a request that asks the upstream itself to shorten the conversation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A request that is ready to be sent."""
+
+    upstream: Upstream
+    model: str
+    """The client's name of the model."""
+    target: Target
+    data: bytes
+    """The received bytes if nothing changed."""
+    count: Count
+    estimate: Cost
+    """Our own count without what was learned about the target."""
+    limit: int | None
+    most_output: int | None
+    identity: Identity
+    fitted: FittedRequest | None
+    """None for a request of an unknown form, and for one that is only counted."""
+    unread: str
+    """The reason if the request has an unknown form; otherwise empty."""
+    is_lowered: bool
+    """True if the limit of the answer was lowered."""
+    is_streamed: bool
+
+
+class Preparation:
+    """Prepares the requests of all conversations."""
+
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        conversations: Conversations,
+        counts: UpstreamCounts,
+        *,
+        reserved_output: int | None = None,
+    ) -> None:
+        """Takes the parts; `reserved_output` is the configured reserve for the answer."""
+        self._upstreams = upstreams
+        self._conversations = conversations
+        self._counts = counts
+        self._reserved = reserved_output
+
+    async def prepare(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
+        """Returns the request to send; raises Refused or ContextOverflowError if it cannot be sent."""
+        body = await parse_object(raw)
+        model = body.get("model")
+        if not isinstance(model, str) or not model:
+            raise Refused("invalid", "the request names no model: set the field 'model'")
+        if caller.key is not None:
+            check_model(caller.key, model)
+        upstream = self._upstreams.find(model, call.api)
+        room = await self._upstreams.room_of(upstream, model)
+        target = target_of(upstream, model, call.api)
+        limit = self._limit(request, body, call, room)
+        identity = identify(request, body, call.api, caller=caller.name, target=target, limit=limit)
+        conversation = self._conversations.get(call.api, identity, self._counts.factor)
+        fitted, unread = await self._fitted(conversation, identity, body, raw)
+        count = self._unread_count(target, raw) if fitted is None else fitted.count
+        kept = body if fitted is None else cast("dict[str, Any]", fitted.body)
+        output = lower_output(kept, call.api, room, count.ceiling)
+        sent = output.body
+        if upstream.renamed:
+            sent = sent | {"model": upstream.endpoint.model}
+        return Outgoing(
+            upstream=upstream,
+            model=model,
+            target=target,
+            data=raw if sent is body else orjson.dumps(sent),
+            count=count,
+            estimate=without(conversation.factor, count),
+            limit=None if room is None else limit,
+            most_output=output.most,
+            identity=identity,
+            fitted=fitted,
+            unread=unread,
+            is_lowered=output.lowered,
+            is_streamed=body.get("stream") is True,
+        )
+
+    def observe(self, outgoing: Outgoing, actual: int) -> bool:
+        """Learns the upstream's count of a request; returns True if `save` should be called.
+
+        If the count is above the ceiling, the conversation's next request is fitted with what was learned.
+        """
+        if outgoing.fitted is None:
+            return False
+        if actual > outgoing.count.ceiling:
+            self._conversations.forget(outgoing.identity)
+        return self._counts.observe(outgoing.target, outgoing.estimate, actual)
+
+    def refuse(self, outgoing: Outgoing, actual: int | None) -> None:
+        """Learns that the upstream refused a request as too long."""
+        self._counts.refuse(outgoing.target, outgoing.estimate, actual)
+        self._conversations.forget(outgoing.identity)
+
+    def save(self, target: Target) -> None:
+        """Writes what was learned about a target to the store; blocks while it is written."""
+        self._counts.save(target)
+
+    def _unread_count(self, target: Target, raw: bytes) -> Count:
+        return self._counts.factor(target).count(count_unread(target, raw))
+
+    def _limit(self, request: Received, body: Mapping[str, Any], call: CallRoute, room: Room | None) -> int:
+        if room is None or not call.is_fitted:
+            return NO_LIMIT
+        given = request.header("x-ullage-limit").strip()
+        if given and not (given.isascii() and given.isdigit() and int(given) > 0):
+            raise Refused("invalid", "the header x-ullage-limit must be a number of tokens, 1 or more")
+        lowered = int(given) if given else None
+        return input_limit(room, requested_output(body, call.api), self._reserved, lowered)
+
+    async def _fitted(
+        self, conversation: Conversation, identity: Identity, body: dict[str, Any], raw: bytes
+    ) -> tuple[FittedRequest | None, str]:
+        """Returns the fitted request; None and the reason if its form is unknown and it surely fits."""
+        try:
+            return await conversation.fit(body, len(raw)), ""
+        except (InvalidRequest, InvalidConversation) as error:
+            most = self._unread_count(identity.target, raw).ceiling
+            if most > identity.limit:
+                raise Refused(
+                    "invalid",
+                    f"The request may have {most:,} tokens, {identity.limit:,} are allowed, and Ullage "
+                    f"cannot shorten it: {error}",
+                ) from None
+            return None, str(error)
+
+
+def target_of(upstream: Upstream, model: str, api: ApiName) -> Target:
+    """Returns the target that a request is counted for."""
+    name = upstream.endpoint.model if upstream.renamed else model
+    return Target(model=name, api=api, endpoint=upstream.endpoint.url)
+
+
+def count_unread(target: Target, raw: bytes) -> Count:
+    """Counts the JSON text of a request whose form is unknown: its names and marks cost more than framing."""
+    cost = counter_for(target).text(raw.decode("utf-8", "replace"))
+    return Count(cost.tokens, cost.ceiling, exact=False, breakdown={"turns": cost.tokens})

@@ -1,0 +1,119 @@
+"""Relays an answer to the client: the same bytes, as they come.
+
+An event of a stream that is not complete yet is held back until it is. The client could not read it anyway,
+and if the upstream breaks off, an error event can follow in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ullage.errors import ProviderError
+from ullage.gateway.refusals import Refused, event, refused
+from ullage.gateway.request import Disconnected
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from ullage.broker.http import Reply
+    from ullage.gateway.request import Receive, Send
+    from ullage.gateway.tally import Tally
+    from ullage.target import ApiName
+
+MOST_HELD = 1024 * 1024
+"""Most bytes of an unfinished event that are held back."""
+MOST_WHOLE = 64 * 1024 * 1024
+"""Most bytes of an answer that is no stream."""
+
+
+@asynccontextmanager
+async def stopped_with_client(receive: Receive) -> AsyncIterator[None]:
+    """Cancels the block if the client goes away, and raises Disconnected then.
+
+    The end of the answer must be sent after the block: the server reports that as a disconnection too.
+    """
+    task = asyncio.current_task()
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
+        if task is not None:
+            task.cancel()
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if has_left and task is not None and task.uncancel() == 0:
+            raise Disconnected from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    """Sends the beginning of an answer."""
+    fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+
+
+async def whole(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Sends an answer of one piece."""
+    await start(send, status, {**headers, "content-length": str(len(body))})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def end(send: Send) -> None:
+    """Sends the end of a stream."""
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def stream(reply: Reply, send: Send, tally: Tally, api: ApiName, request_id: str) -> Refused | None:
+    """Relays a stream; if it breaks off, sends an error event and returns the error."""
+    held = b""
+    failure: Refused | None = None
+    try:
+        async for chunk in reply.chunks():
+            tally.add(chunk)
+            ready, held = _complete_events(held + chunk if held else chunk)
+            if ready:
+                await send({"type": "http.response.body", "body": ready, "more_body": True})
+    except ProviderError as error:
+        failure = refused(error, api)
+    else:
+        if not tally.is_complete():
+            failure = Refused("upstream", "The upstream ended its answer before it was complete. Ask again.")
+        elif held:
+            await send({"type": "http.response.body", "body": held, "more_body": True})
+    if failure is not None:
+        last = event(failure, api, request_id)
+        await send({"type": "http.response.body", "body": last, "more_body": True})
+    return failure
+
+
+def _complete_events(data: bytes) -> tuple[bytes, bytes]:
+    """Returns the bytes up to the end of the last complete event, and the rest."""
+    if data.endswith((b"\n\n", b"\r\n\r\n")) or len(data) > MOST_HELD:
+        return data, b""
+    end = max(data.rfind(b"\n\n") + 2, data.rfind(b"\r\n\r\n") + 4)
+    return (b"", data) if end < 4 and not data.startswith(b"\n\n") else (data[:end], data[end:])
+
+
+async def read_whole(reply: Reply, tally: Tally) -> bytes:
+    """Returns an answer that is no stream; raises ProviderError if it breaks off or is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in reply.chunks():
+        pieces.append(chunk)
+        size += len(chunk)
+        tally.add(chunk)
+        if size > MOST_WHOLE:
+            raise ProviderError(
+                f"the upstream's answer has more than {MOST_WHOLE:,} bytes", code="answer_too_large"
+            )
+    return b"".join(pieces)

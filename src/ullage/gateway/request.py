@@ -1,0 +1,166 @@
+"""One HTTP request of a client: its headers, and its body, which is read within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from dataclasses import dataclass, field
+from random import getrandbits
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from ullage.broker import jsontext
+from ullage.gateway.refusals import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+    from typing import TypeAlias
+
+    Message: TypeAlias = MutableMapping[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Message]]
+    Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Most bytes of a body, before and after it is decompressed."""
+MOST_HEADERS = 200
+"""Most headers of a request."""
+SECONDS = 60.0
+"""Seconds between two pieces of a body; a client that is slower is refused."""
+IN_ONE_PIECE = 256 * 1024
+"""Most bytes that are decompressed or parsed on the event loop."""
+
+
+class Disconnected(Exception):  # noqa: N818 - nobody is left to answer
+    """The client went away before its request was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request as it came."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    """The names are in lower case; values of repeated headers are joined with commas."""
+    client: str
+    """The address of the client's machine."""
+    id: str = field(default_factory=lambda: f"{getrandbits(128):032x}")
+
+    def header(self, name: str) -> str:
+        """Returns the value of a header, empty if it is missing."""
+        return self.headers.get(name, "")
+
+
+class ClientConnection(NamedTuple):
+    """A request, and the two ways of its connection."""
+
+    request: Received
+    receive: Receive
+    send: Send
+
+
+def received(scope: Mapping[str, Any]) -> Received:
+    """Returns the head of a request."""
+    client = scope.get("client")
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        known, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[known] = f"{headers[known]}, {text}" if known in headers else text
+    return Received(
+        method=scope["method"],
+        path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
+        headers=headers,
+        client=client[0] if client else "",
+    )
+
+
+async def read_body(request: Received, receive: Receive) -> bytes:
+    """Returns the whole body, decompressed; refuses one that is too large, too slow or damaged."""
+    if len(request.headers) > MOST_HEADERS:
+        raise Refused("invalid", f"the request has more than {MOST_HEADERS} headers: send fewer")
+    announced = request.header("content-length")
+    if announced.isdigit() and int(announced) > MOST_BYTES:
+        raise _too_large()
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        piece, more = await _next(receive)
+        if piece:
+            pieces.append(piece)
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise _too_large()
+        if not more:
+            break
+    whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    encoding = request.header("content-encoding").strip().lower()
+    if encoding in {"", "identity"}:
+        return whole
+    return await asyncio.to_thread(_decompressed, whole, encoding)
+
+
+async def _next(receive: Receive) -> tuple[bytes, bool]:
+    try:
+        async with asyncio.timeout(SECONDS):
+            message = await receive()
+    except TimeoutError:
+        raise Refused(
+            "slow", f"nothing of the request's body came for {SECONDS:g} s: send it again"
+        ) from None
+    if message["type"] == "http.disconnect":
+        raise Disconnected
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _too_large() -> Refused:
+    return Refused(
+        "too large",
+        f"the request's body has more than {MOST_BYTES:,} bytes: send less, or smaller files",
+    )
+
+
+def _decompressed(body: bytes, encoding: str) -> bytes:
+    """Returns the body; stops at the largest size, so that a small body cannot fill the memory."""
+    import zstandard  # noqa: PLC0415 - few clients compress
+
+    try:
+        if encoding == "zstd":
+            with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+                plain = reader.read(MOST_BYTES + 1)
+        elif encoding in {"gzip", "x-gzip", "deflate"}:
+            inflating = zlib.decompressobj(wbits=47)  # gzip or zlib, by its header
+            plain = inflating.decompress(body, MOST_BYTES + 1)
+            if not inflating.eof and len(plain) <= MOST_BYTES:
+                raise Refused("invalid", "the request's body ends before its gzip data does: send it again")
+        else:
+            raise Refused(
+                "invalid",
+                f"the body's encoding {encoding[:40]!r} is unknown: send it plain, as gzip or as zstd",
+            )
+    except (zlib.error, zstandard.ZstdError):
+        raise Refused("invalid", f"the request's body is not valid {encoding} data: send it again") from None
+    if len(plain) > MOST_BYTES:
+        raise _too_large()
+    return plain
+
+
+async def parse_object(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object of a body; a deep or invalid one is refused."""
+    value = _parsed(body) if len(body) <= IN_ONE_PIECE else await asyncio.to_thread(_parsed, body)
+    if not isinstance(value, dict):
+        raise Refused("invalid", "the request's body must be a JSON object")
+    return value
+
+
+def _parsed(body: bytes) -> Any:
+    """Returns a JSON value. Halves of characters are read as U+FFFD: clients that cut texts send them."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        value = jsontext.load(body.decode("utf-8", "replace"))
+        if value is None:
+            raise Refused("invalid", f"the request's body is not JSON: {error}") from None
+        return value

@@ -1,0 +1,239 @@
+"""The server: opens the models and listens until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ullage.broker.embedded_info import ABOUT, EMBEDDED
+from ullage.broker.http import address
+from ullage.broker.proxy import is_loopback
+from ullage.errors import ConfigurationError
+from ullage.extras import require
+from ullage.gateway.app import App
+from ullage.gateway.upstream import Upstream
+from ullage.gateway.upstreams import ANY, any_model_at, configured_models
+from ullage.session.endpoint import open_provider_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+
+    from ullage.config import ModelSettings, Settings
+    from ullage.store import Store
+
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+PORT = 8787
+GRACE = 10
+"""Seconds for the answers under way when the server is told to stop."""
+BACKLOG = 2048
+STARTING = 0.01
+"""Seconds between two looks at a server that starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """The options of `ullage serve`."""
+
+    host: str = LOOPBACK
+    port: int = PORT
+    """0 for any free port."""
+    upstream: str | None = None
+    """The address that every model name goes to."""
+    model: str | None = None
+    """The configured model that answers under every name."""
+    window: int | None = None
+    """The window of all models; None for each model's own."""
+    is_open: bool = False
+    """True for a gateway of one agent, which every program on this machine may use although keys exist."""
+
+
+async def serve(
+    options: ServerOptions,
+    settings: Settings,
+    kept: Store,
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+) -> None:
+    """Serves until SIGTERM or SIGINT; `tell` takes the lines for the user."""
+    async with running(options, settings, kept, environ, tell) as gateway:
+        with _stopped_by_signals(gateway.server):
+            await gateway.task
+
+
+class Running(NamedTuple):
+    """A gateway that accepts requests."""
+
+    url: str
+    server: Any
+    task: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def running(
+    options: ServerOptions,
+    settings: Settings,
+    kept: Store,
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+) -> AsyncIterator[Running]:
+    """Starts a gateway, and stops it in order at the end of the block."""
+    require("gateway")
+    listener = _listen(options.host, options.port)
+    async with AsyncExitStack() as closing:
+        closing.callback(listener.close)
+        table = await _table(options, settings, environ, tell, closing)
+        server = make_server(App(settings, kept, table, is_open=options.is_open))
+        task = asyncio.get_running_loop().create_task(server.serve([listener]))
+        url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(STARTING)
+            for line in _described(url, table, has_keys=kept.keys.exist()):
+                tell(line)
+            yield Running(url, server, task)
+        finally:
+            server.should_exit = True
+            await task
+
+
+def make_server(app: App) -> Any:
+    """Returns a server for the application; it takes no signals and believes no header about addresses."""
+    import uvicorn  # noqa: PLC0415 - an extra
+
+    class Server(uvicorn.Server):
+        """A server whose signals are handled by its owner."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Takes no signals."""
+            yield
+
+    return Server(
+        uvicorn.Config(
+            app,
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=GRACE,
+        )
+    )
+
+
+def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs the coroutine of a server on the fast event loop, if that is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):
+        from uvloop import new_event_loop as factory  # noqa: PLC0415 - an extra
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host} port {port} ({error.strerror or error}): choose another with --port"
+        ) from None
+
+
+@contextmanager
+def _stopped_by_signals(server: Any) -> Iterator[None]:
+    """Stops the server in order at the first SIGTERM or SIGINT, and at once at the second."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    try:
+        yield
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+
+# The models
+
+
+async def _table(
+    options: ServerOptions,
+    settings: Settings,
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+    closing: AsyncExitStack,
+) -> Mapping[str, Upstream]:
+    """Returns the upstreams by model name, and opens the models that run in this process."""
+    if options.upstream is not None:
+        return any_model_at(options.upstream, options.window, environ)
+    if options.model is not None:
+        chosen = settings.model(options.model)
+        found = await _one(chosen, environ, closing)
+        return {ANY: _within(found, options.window)}
+    wanted = {**settings.models}
+    wanted.setdefault(settings.default_model, settings.model())
+    table, notices = configured_models((each for each in wanted.values() if not each.runs_here), environ)
+    for notice in notices:
+        tell(notice)
+    for model in wanted.values():
+        if model.runs_here:
+            table[model.name] = await _one(model, environ, closing)
+    return {name: _within(each, options.window) for name, each in table.items()}
+
+
+async def _one(model: ModelSettings, environ: Mapping[str, str], closing: AsyncExitStack) -> Upstream:
+    """Returns the upstream of one model; loads a model that runs in this process."""
+    if not model.runs_here:
+        table, notices = configured_models([model], environ)
+        if notices:
+            raise ConfigurationError(notices[0])
+        return replace(table[model.name], renamed=True)
+    from ullage.broker.embedded import EmbeddedProvider  # noqa: PLC0415 - only for local models
+
+    provider = open_provider_of(model, environ).provider
+    closing.push_async_callback(provider.close)
+    assert isinstance(provider, EmbeddedProvider)  # noqa: S101 - `runs_here` says so
+    return Upstream(endpoint=await provider.endpoint(), renamed=True, billed_as=model.name)
+
+
+def _within(upstream: Upstream, window: int | None) -> Upstream:
+    """Returns an upstream with the window of the command line."""
+    if window is None:
+        return upstream
+    return replace(upstream, endpoint=replace(upstream.endpoint, window=window))
+
+
+def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> Iterator[str]:
+    """Yields the lines that say what is served, and how a client uses it."""
+    for name, upstream in table.items():
+        endpoint = upstream.endpoint
+        window = "" if endpoint.window is None else f", window {endpoint.window:,}"
+        model = f"{endpoint.model} at " if upstream.renamed else ""
+        whose = "every model" if name == ANY else name
+        yield f"{whose} → {model}{address(endpoint.url)}{window}"
+        if upstream.billed_as == EMBEDDED:
+            yield ABOUT.replace("\n", " ")
+    yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place})"
+    if not has_keys and not is_loopback(place):
+        yield "other machines are refused until a gateway key exists: ullage keys create NAME"
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,69 @@
+"""Reads an awk program, to find out if it writes a file or runs a command."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r"""(?P<blank>(?:[ \t\r]|\\\n)+|\#[^\n]*)
+    | (?P<string>"(?:[^"\\\n]|\\.)*")
+    | (?P<regex>/(?:[^/\\\n\[]|\\.|\[\^?\]?[^]/\n]*\])+/)
+    | (?P<name>[A-Za-z_]\w*)
+    | (?P<number>\d[\w.]*|\.\d+)
+    | (?P<sign>\|\||\|&|>>|>=|<=|==|!=|!~|&&|\+\+|--|[-+*/%^!<>|?:=~$(){}\[\],;@\n&])""",
+    re.VERBOSE | re.DOTALL,
+)
+_BEFORE_REGEX = {"print", "printf", "return", "in", "do", "else", "case", "getline", "BEGIN", "END"}
+_RUNS = {"system", "getline", "close", "fflush", "extension"}
+"""Functions that run a command, read its output, or end a write."""
+
+
+def only_prints(program: str) -> bool:
+    """Returns True if an awk program writes no file and runs no command."""
+    printing, depth = False, 0
+    for kind, text in _tokens(program):
+        if kind == "lost" or (kind == "name" and text in _RUNS) or text in ("|", "|&", ">>", "@"):
+            return False
+        if kind == "name" and text in ("print", "printf"):
+            printing, depth = True, 0
+        elif text in ("(", "["):
+            depth += 1
+        elif text in (")", "]"):
+            depth -= 1
+        elif text in (";", "}", "\n"):
+            printing = False
+        elif text == ">" and printing and depth <= 0:
+            return False
+    return True
+
+
+def _tokens(program: str) -> Iterator[tuple[str, str]]:
+    """Yields the tokens of a program; `lost` if the rest cannot be read for certain.
+
+    A slash begins a regular expression unless an operand stands before it. If that is wrong, the program is
+    still read strictly: the parts of a supposed division are tokens of their own.
+    """
+    at, operand = 0, False
+    while at < len(program):
+        match = _TOKEN.match(program, at)
+        if match is not None and match.lastgroup == "regex" and operand:
+            match = re.compile(r"(?P<sign>/)").match(program, at)
+        if match is None or match.lastgroup is None:
+            yield "lost", program[at:]
+            return
+        at = match.end()
+        if match.lastgroup == "blank":
+            continue
+        if match.lastgroup == "sign" and match[0] == "/" and not operand:
+            yield "lost", program[at:]
+            return
+        yield match.lastgroup, match[0]
+        operand = (
+            match.lastgroup in ("string", "number", "regex")
+            or (match.lastgroup == "name" and match[0] not in _BEFORE_REGEX)
+            or match[0] in (")", "]", "$", "++", "--")
+        )

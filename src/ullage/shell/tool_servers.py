@@ -1,0 +1,98 @@
+"""The MCP servers of a shell: connects them, and asks the user before a tool is called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ullage.fitting.pieces import HANDLE_LENGTH, letters_of
+from ullage.patience import patiently
+from ullage.session.allowances import TOOL, allowed_tools, keep_allowance
+from ullage.shell.approval import approve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ullage.mcp import Servers
+    from ullage.session.chat import ChatSession
+    from ullage.shell.screen import Screen
+
+
+class ToolServers:
+    """The servers that the user has connected; their tools are sent with each question."""
+
+    def __init__(self, chat: ChatSession, screen: Screen) -> None:
+        self._chat = chat
+        self._screen = screen
+        self._servers: Servers | None = None
+        self._dead: set[str] = set()
+
+    async def connect(self, name: str, target: str, environ: Mapping[str, str]) -> None:
+        """Connects an MCP server: a configured one, a command to start, or a URL."""
+        from ullage.mcp import Servers, spec_for  # noqa: PLC0415 - most shells have no server
+
+        spec = spec_for(name, target, self._chat.settings.mcp, environ)
+        if self._servers is None:
+            self._servers = Servers(kept=self._keep)
+        self._servers.allow(spec.name, allowed_tools(self._chat.kept.preferences, spec.target))
+        await self._servers.connect(spec)
+        self.send()
+
+    async def disconnect(self, name: str) -> bool:
+        """Ends a server; returns False if no server has this name."""
+        gone = self._servers is not None and await self._servers.disconnect(name)
+        self.send()
+        return gone
+
+    async def allow(self, tool: str, arguments: str) -> bool:
+        """Returns True if the tool may be called; asks the user, unless the tool is always allowed."""
+        servers = self._servers
+        if servers is not None and not servers.needs_confirmation(tool):
+            why = "because you chose “always this tool” (:always lists these)"
+            self._screen.dim(f"{tool} is called without a question, {why}")
+            return True
+        choices = {"y": "call it", "n": "do not call it", "a": "always this tool"}
+        chosen = approve(self._screen, f"{tool} {arguments}", choices, approving={"y", "a"}, refuse="n")
+        if chosen == "a" and servers is not None:
+            servers.always.add(tool)
+            await patiently(
+                partial(keep_allowance, self._chat.kept.preferences, TOOL, tool, servers.target_of(tool))
+            )
+        return chosen != "n"
+
+    def forget(self, tool: str) -> None:
+        """Removes the permission of a tool, so that the user is asked again."""
+        if self._servers is not None:
+            self._servers.always.discard(tool)
+
+    def lines(self) -> Iterator[str]:
+        """Yields a line for each server: its state, its tools, and the tokens of their definitions."""
+        listed = () if self._servers is None else self._servers.listed(self._chat.context.bounds.target)
+        for each in listed:
+            tools = ", ".join(tool.original for tool in each.tools)
+            cost = "" if each.tokens is None else f", {each.tokens:,} tokens"
+            yield f"{each.name}: {each.state}{f' ({each.why})' if each.why else ''}{cost}  {tools}"
+
+    def tell_ended(self) -> None:
+        """Prints the servers that have ended, each of them once."""
+        listed = () if self._servers is None else self._servers.listed()
+        dead = {each.name: each.why for each in listed if each.state == "dead"}
+        for name in dead.keys() - self._dead:
+            self._screen.error(
+                f"The MCP server {name} has ended: {dead[name]}. Reconnect it with :mcp connect"
+            )
+        self._dead = set(dead)
+
+    def send(self) -> None:
+        """Sends the tools of all running servers with each question from now on."""
+        if self._servers is not None:
+            self._chat.use_tools(tuple(self._servers.tools()), self._servers.call)
+
+    async def close(self) -> None:
+        """Ends the servers."""
+        if self._servers is not None:
+            await self._servers.close()
+
+    def _keep(self, text: str) -> str:
+        self._chat.kept.journal.keep(self._chat.context.session, [text])
+        return letters_of(text)[:HANDLE_LENGTH]

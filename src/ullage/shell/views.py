@@ -1,0 +1,178 @@
+"""Texts that meta commands show: the window, the models, the costs and the conversation."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from ullage.broker.embedded_info import EMBEDDED
+from ullage.config.prices import prices_by_name
+from ullage.messages import RESULT_ROLES, arguments_text, calls_of, text_of
+from ullage.usage import detail
+from ullage.window_chart import BLOCKS, bar, clean, short, with_free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from ullage.context import Context
+    from ullage.cost import Prices
+    from ullage.messages import Message
+    from ullage.session.chat import ChatSession
+    from ullage.shell.screen import Screen
+    from ullage.turn import Client
+
+
+def window(chat: ChatSession, screen: Screen) -> RenderableType:
+    """Draws the content of the window as a bar with figures, and describes what the next trim removes."""
+    context = chat.context
+    count, limit = chat.count(), context.limit
+    mark = "" if count.exact else "~"
+    blocks = with_free(count.breakdown, limit)
+    lines: list[RenderableType] = [
+        Text(f"{mark}{count.tokens:,} of {limit:,} tokens ({count.tokens / limit:.0%})"),
+        bar(screen.console, blocks, screen.width - 1, max(limit, count.tokens)),
+    ]
+    for name, tokens in blocks.items():
+        if tokens:
+            line = Text("  ")
+            line.append("█ " if screen.has_colour else f"{BLOCKS[name].glyph} ", style=BLOCKS[name].colour)
+            lines.append(line.append(f"{name:<8}{tokens:>10,}{tokens / limit:>7.0%}"))
+    lines += _counted(chat)
+    if context.printed_tokens:
+        waiting = f"~{context.printed_tokens:,} tokens of command output are sent with the next question"
+        lines.append(Text(waiting, style="dim"))
+    lines += _next_to_go(context)
+    statistics = context.requests.statistics()
+    if statistics.requests:
+        requests = "1 request" if statistics.requests == 1 else f"{statistics.requests:,} requests"
+        trimmed = f"{statistics.trimmed:,}" if statistics.trimmed else "none"
+        full = f"{100 * statistics.utilization:.0f} % full on average"
+        lines.append(Text(f"{requests}, {trimmed} trimmed, {full}", style="dim"))
+    return Group(*lines)
+
+
+def _counted(chat: ChatSession) -> Iterator[Text]:
+    """Yields one line if the model's server counts the texts."""
+    server = chat.client.counts.tokenizer
+    if server is not None and chat.context.bounds.tokenizer is server:
+        ended = "" if server.supported else "; the server no longer answers, so new texts are estimated"
+        texts = "1 text" if server.texts == 1 else f"{server.texts:,} texts"
+        yield Text(f"{texts} counted by {server.name}{ended}", style="dim")
+
+
+def endpoint_counts(client: Client) -> str:
+    """Returns a sentence that says if the model's server counts texts."""
+    server = client.counts.tokenizer
+    if not client.counts.use_endpoint:
+        return (
+            "Ullage counts texts itself. "
+            "Set tokenize.use_endpoint = true to let the model's server count them, if it can."
+        )
+    if server is None:
+        return "The model runs in this process, so Ullage counts texts itself."
+    if server.supported is None:
+        return f"{server.place} has no known way to count texts, so Ullage counts them itself."
+    if server.supported:
+        return f"{server.name} is supported."
+    return f"{server.name} is not supported, so Ullage counts texts itself. A new session asks again."
+
+
+def _next_to_go(context: Context) -> Iterator[Text]:
+    """Yields one line about the turns that the next trim removes, if there are any."""
+    going = context.forecast()
+    if going:
+        first = short(clean(text_of(going[0].get("content")) or "a tool call"), 30)
+        yield Text(
+            f"the next trim removes {len(going)} of {len(context)} turns, from “{first}” on", style="dim"
+        )
+
+
+def models(chat: ChatSession) -> RenderableType:
+    """Draws a line for each model: its name, address, window, prices, and categories of questions."""
+    settings, prices = chat.settings, prices_by_name(chat.settings)
+    names = dict.fromkeys([EMBEDDED, *settings.models, chat.model.name])
+    wide = max(map(len, names))
+    lines = []
+    for name in names:
+        model = settings.model(name)
+        priced = prices.get(name)
+        categories = [f"@{category}" for category, used in settings.routing.models.items() if used == name]
+        facts = (
+            "in this process" if model.runs_here else model.endpoint or "",
+            model.model or "",
+            f"{model.window:,} tokens" if model.window else "",
+            "" if priced is None else _prices(priced),
+            " ".join(categories),
+        )
+        mark = "*" if name == chat.model.name else " "
+        lines.append(Text(f"{mark} {clean(name):<{wide}}  {clean(' · '.join(filter(None, facts)))}".rstrip()))
+    return Group(*lines)
+
+
+def _prices(prices: Prices) -> str:
+    by_direction = {"in": prices.input, "out": prices.output}
+    known = [f"${price * 1_000_000:.2f} {way}" for way, price in by_direction.items() if price is not None]
+    return f"{', '.join(known)} per million tokens" if known else ""
+
+
+def cost(chat: ChatSession, *, detailed: bool) -> RenderableType:
+    """Draws the cost of the session: one line, or with `detailed` also a row for each model and category."""
+    meter = chat.context.meter
+    prompt, completion = meter.total_tokens()
+    total = meter.total_cost()
+    dollars = "?" if total is None else f"${total:.4f}"
+    guessed = sum(slot.estimated_calls for slot in meter.slots.values())
+    mark = "~" if guessed else ""
+    lines = [Text(f"{mark}{dollars} for {mark}{prompt:,} prompt and {mark}{completion:,} completion tokens")]
+    if guessed:
+        calls = "1 call is" if guessed == 1 else f"{guessed:,} calls are"
+        lines.append(Text(f"{calls} estimated, because the provider reported no plausible usage"))
+    if detailed:
+        lines += [Text(row.text) for row in detail(meter)]
+        lines += _counted(chat)
+        lines.append(Text(f"[estimated session ctx: {chat.context.estimate_tokens()} tokens]"))
+    return Group(*lines)
+
+
+def history(chat: ChatSession, width: int) -> RenderableType:
+    """Draws a line for each turn. ✗ marks a turn that is no longer sent, ~ one that is sent shortened."""
+    context = chat.context
+    chat.render()
+    changes = {change.index: change for change in context.changes}
+    lines = []
+    for number, turn in enumerate(context.turns):
+        change = changes.get(number)
+        mark = "  " if change is None else "✗ " if change.evicted else "~ "
+        handle = "" if change is None else f"  {change.handle}"
+        room = max(10, width - 18 - len(handle))
+        line = f"{number:>4} {mark}{turn['role']:<10}{short(clean(said(turn)), room)}{handle}"
+        lines.append(Text(line, style="" if change is None else "dim"))
+    return Group(*lines) if lines else Text("nothing has been said yet", style="dim")
+
+
+def said(turn: Message) -> str:
+    """Returns the text of a turn, followed by the names of the tools that it calls."""
+    calls = ", ".join(f"{call['function']['name']}(…)" for call in calls_of(turn))
+    return " ".join(filter(None, (text_of(turn.get("content")), calls)))
+
+
+def as_markdown(turns: Sequence[Message]) -> str:
+    """Returns the whole conversation in Markdown: texts, tool calls with their arguments, and results."""
+    return "\n\n".join(f"## {turn['role']}\n\n{_in_markdown(turn)}".rstrip() for turn in turns) + "\n"
+
+
+def _in_markdown(turn: Message) -> str:
+    text = text_of(turn.get("content"))
+    calls = (f"{call['function']['name']}\n\n{_fenced(arguments_text(call))}" for call in calls_of(turn))
+    return "\n\n".join(filter(None, (_fenced(text) if turn["role"] in RESULT_ROLES else text, *calls)))
+
+
+def _fenced(text: str) -> str:
+    """Returns a text in a code fence that is longer than any run of backticks in the text."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"

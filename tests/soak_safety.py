@@ -1,0 +1,161 @@
+"""Runs generated command lines in a real bash: a line that is read-only changes nothing and starts nothing.
+
+`make soak` runs this. The lines are made from harmless lines of the table and pieces that a shell reads in
+special ways. The folder is a throw-away one with hostile names and contents, and the PATH has a few real
+programs; every other program of the vocabulary only notes that it was started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.test_safety import ROWS
+from ullage.safety import classify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = int(os.environ.get("ULLAGE_LINES", "3000"))
+"""Number of generated lines that are run, for each seed."""
+
+_REAL = """
+awk basename cat comm cp cut date diff dirname du env expr false find fold grep head join ls md5sum mkdir mv
+nice nl od paste pr printf readlink realpath rev sed seq sort split stat stdbuf tac tail tee test timeout
+touch tr true tsort uniq wc xargs sh bash
+"""
+REAL = frozenset(_REAL.split())
+MARKERS = ("mark", "evil", "rm", "make", "python3", "curl", "ssh", "vim", "sudo")
+
+_POISONS = """
+$(mark) `mark` ;mark &mark |mark ¶mark &&mark >new >>a >|a &>new <(mark) >(mark) "$(mark)" '$(mark)'
+$'\\x60mark\\x60' \\¶ ¶ \\ " ' ` $ $( ) ( { } [[ ]] [ ] == =~ -eq -v < > << <<E <<'E' <<< | & ; ;; # ! !! *
+? ~ = += : , .. %n ¶E¶ $x "$x" ${x} ${x:-$(mark)} ${!x} ${x@P} ${a[$x]} $((x)) $((a[$x])) $@ "$@" $* $USER
+$PWD $RANDOM x=mark x=-delete x='a[$(mark)]' x=$(cat¶hostile) USER=-delete a=(1¶2) mark() f(){¶mark;}
+function declare¶-i¶x let¶x=y export read¶x -delete -exec¶mark -exec¶mark¶{}¶; -fprint¶new -o¶new -onew
+--output=new --compress-program=mark -i -s -f¶prog w¶new --files0-from=list $(cat¶hostile) $(<hostile)
+{-delete,x} -{o,x} "-delet${y}e" [[¶$x¶-eq¶1¶]] [[¶a¶==¶b¶]] ((x)) (( $x )) then fi do done case esac in if
+for while time coproc exec eval source . command builtin trap alias unset set shopt xargs¶mark env¶mark
+timeout¶1¶mark sed¶-i¶s/a/b/¶a sort¶-o¶a awk¶'{print>"new"}' tee¶new touch¶new mkdir¶new
+"""
+POISONS = tuple(_POISONS.split())
+"""Pieces that are put into lines; ¶ is a blank or a line end."""
+
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "x": "a[$(mark)]", "y": "", "USER": "bob", "TERM": "dumb"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Makes a folder with a few real programs, and programs that only note that they were started."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in REAL:
+        real = shutil.which(name)
+        if real:
+            (folder / name).symlink_to(real)
+    for name in MARKERS:
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {name} >> {folder}/started\n")
+        program.chmod(0o755)
+    return folder
+
+
+def fill(folder: Path) -> None:
+    """Makes the files of the throw-away folder."""
+    texts = {"a": "b\na\n", "b": "1 2\n", "f": "x\n", "sub/c": "c\n", "-delete": "", "-onew": ""}
+    texts |= {"hostile": "a[$(mark)]", "list": "-delete\0a\0", "prog": "w new\n", "cmds": "mark\n"}
+    texts |= {"names": "-i\n-f\nprog\n"}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def picture(folder: Path) -> str:
+    """Returns a digest of the names and contents in a folder."""
+    found = sorted(path for path in folder.rglob("*"))
+    parts = [str(path) + (path.read_text() if path.is_file() else "") for path in found]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def seeds() -> list[str]:
+    """Returns the harmless lines of the table that use only programs of the throw-away PATH."""
+    slow = ("-f ", "-F", "--follow", "watch", "sleep", "/", "~", "..", "suspend", "exit", "logout", "ulimit")
+    return [
+        line
+        for kind, line in ROWS
+        if kind == "read-only" and line.split()[0] in REAL and not any(word in line for word in slow)
+    ]
+
+
+def mutate(chance: random.Random, lines: list[str]) -> str:
+    """Returns a line made of one or two harmless ones, with pieces put in, doubled, moved or taken out."""
+    line = chance.choice(lines)
+    if chance.random() < 0.3:
+        line += chance.choice((";", " | ", "\n", " && ", " & ", " ")) + chance.choice(lines)
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randint(0, len(line))
+        if chance.random() < 0.6:
+            at = chance.choice([0, len(line), *(place for place, sign in enumerate(line) if sign in " \n\t")])
+        piece = chance.choice(POISONS).replace("¶", chance.choice((" ", "\n")))
+        blank = chance.choice(("", " "))
+        kind = chance.random()
+        if kind < 0.75:
+            line = line[:at] + blank + piece + blank + line[at:]
+        elif kind < 0.9:
+            line = line[:at] + line[at + chance.randint(1, 4) :]
+        else:
+            line = line[:at] + line[at : at + 6] + line[at:]
+    return line
+
+
+def run(line: str, folder: Path, programs: Path) -> None:
+    """Runs a line in bash, for a second at most."""
+    process = subprocess.Popen(
+        [shutil.which("bash") or "bash", "--norc", "--noprofile", "-c", line],
+        cwd=folder,
+        env={**ENVIRONMENT, "PATH": str(programs), "HOME": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_read_only_line_changes_nothing_and_starts_nothing(
+    seed: int, tmp_path: Path, programs: Path
+) -> None:
+    chance = random.Random(f"{os.environ.get('ULLAGE_SEED', '')}{seed}")  # noqa: S311 - lines, not secrets
+    lines = seeds()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    fill(folder)
+    before = picture(folder)
+    wrong = []
+    ran = 0
+    while ran < LINES:
+        line = mutate(chance, lines)
+        if "\0" in line or "/" in line or "~" in line or ".." in line:
+            continue
+        if classify(line, cwd=folder).kind != "read-only":
+            continue
+        ran += 1
+        run(line, folder, programs)
+        started = programs / "started"
+        if started.exists() or picture(folder) != before:
+            wrong.append((line, started.read_text() if started.exists() else "changed"))
+            started.unlink(missing_ok=True)
+            shutil.rmtree(folder)
+            folder.mkdir()
+            fill(folder)
+    assert not wrong, "\n".join(f"{line!r}: {what}" for line, what in wrong[:20])

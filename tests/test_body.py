@@ -1,0 +1,314 @@
+"""`fit_request` and `RequestWindow`: a body in a provider's own format in, the same format out."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ullage
+from tests.strategies import conversations
+from ullage import ContextOverflowError, FitPolicy, InvalidConversation, InvalidRequest, RequestWindow, wire
+from ullage.call_pairs import check_conversation
+from ullage.tokens.calibration import Factor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ullage.target import ApiName
+
+APIS: tuple[ApiName, ...] = ("openai.chat", "openai.responses", "anthropic.messages")
+HISTORY = {api: wire.api_of(api).history for api in APIS}
+LIMIT = 3_000
+
+
+def long_text(number: int) -> str:
+    return f"file {number}\ncode_word=heron-{number:02d}\n" + "a line of the file that says little\n" * 60
+
+
+def anthropic_loop(steps: int) -> dict[str, Any]:
+    """A tool loop as Claude Code sends it: thinking, cache marks, reminders, late system messages."""
+    turns: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Read the files."}]},
+        {"role": "system", "content": "A first reminder."},
+    ]
+    for step in range(steps):
+        turns += [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": f"signed-{step}"},
+                    {"type": "tool_use", "id": f"t{step}", "name": "read", "input": {"path": f"f{step}"}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": f"t{step}", "content": long_text(step)},
+                    {"type": "text", "text": "<reminder>"},
+                ],
+            },
+            {"role": "system", "content": "Another reminder."},
+        ]
+    turns[-2]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+    return {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 1_000,
+        "system": [{"type": "text", "text": "You are terse.", "cache_control": {"type": "ephemeral"}}],
+        "tools": [{"name": "read", "input_schema": {"type": "object", "properties": {}}}],
+        "messages": turns,
+        "metadata": {"user_id": "someone"},
+        "context_management": {"edits": []},
+    }
+
+
+def responses_loop(steps: int) -> dict[str, Any]:
+    """A tool loop as Codex sends it: developer messages, sealed reasoning, ids."""
+    items: list[dict[str, Any]] = [
+        {
+            "type": "message",
+            "role": "developer",
+            "content": [{"type": "input_text", "text": "You are terse."}],
+        },
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Read the files."}]},
+    ]
+    for step in range(steps):
+        items += [
+            {"type": "reasoning", "id": f"r{step}", "summary": [], "encrypted_content": f"sealed-{step}"},
+            {
+                "type": "function_call",
+                "id": f"i{step}",
+                "call_id": f"c{step}",
+                "name": "read",
+                "arguments": "{}",
+            },
+            {"type": "function_call_output", "call_id": f"c{step}", "output": long_text(step)},
+        ]
+    return {"model": "gpt-5", "store": False, "input": items, "prompt_cache_key": "k"}
+
+
+def chat_loop(steps: int) -> dict[str, Any]:
+    """A tool loop as qwen-code sends it: results as lists of parts."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are terse."},
+        {"role": "user", "content": [{"type": "text", "text": "Read the files."}]},
+    ]
+    for step in range(steps):
+        call = {"id": f"c{step}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages += [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call],
+                "provider_specific_fields": {"a": 1},
+            },
+            {
+                "role": "tool",
+                "tool_call_id": f"c{step}",
+                "content": [{"type": "text", "text": long_text(step)}],
+            },
+        ]
+    return {"model": "gpt-4o", "messages": messages, "seed": 7}
+
+
+LOOPS = {"anthropic.messages": anthropic_loop, "openai.responses": responses_loop, "openai.chat": chat_loop}
+
+
+def bodies(messages: list[Any]) -> Iterator[tuple[ApiName, dict[str, Any]]]:
+    for api in APIS:
+        yield api, wire.write(wire.Request(messages=tuple(messages), model="gpt-4o"), api)
+
+
+@given(conversations(), st.integers(150, 1_500))
+def test_what_comes_out_is_valid_and_within_the_limit(messages: list[Any], limit: int) -> None:
+    for api, body in bodies(messages):
+        given_body = copy.deepcopy(body)
+        try:
+            done = ullage.fit_request(body, api, limit=limit)
+        except (ContextOverflowError, InvalidConversation):
+            continue
+        assert body == given_body, "a caller's body is never changed"
+        assert ullage.count_request(done.body, api).ceiling <= done.count.ceiling <= limit
+        check_conversation(wire.read(done.body, api).messages)
+        assert done.changed or done.body is body
+
+
+@given(conversations(), st.integers(150, 1_500), st.lists(st.floats(0, 1), min_size=2, max_size=4))
+def test_a_window_of_requests_does_what_fit_request_does(
+    messages: list[Any], limit: int, shares: list[float]
+) -> None:
+    for api, body in bodies(messages):
+        history = HISTORY[api]
+        window = RequestWindow(api, limit=limit)
+        for share in shares:
+            length = max(1, round(share * len(body[history])))
+            part = copy.deepcopy({**body, history: body[history][:length]})
+            assert outcome(window.fit, part) == outcome(ullage.fit_request, part, api, limit=limit)
+
+
+def outcome(fit: Any, *arguments: Any, **options: Any) -> Any:
+    try:
+        done = fit(*arguments, **options)
+    except (ContextOverflowError, InvalidConversation) as error:
+        return type(error)
+    return done.body, done.count, done.dropped, done.truncated
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_a_body_that_fits_is_returned_as_the_same_object(api: ApiName) -> None:
+    body = LOOPS[api](1)
+    done = ullage.fit_request(body, api, limit=100_000)
+    assert done.body is body
+    assert not done.changed
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_untouched_items_are_the_very_objects_that_were_given(api: ApiName) -> None:
+    body = LOOPS[api](20)
+    done = ullage.fit_request(body, api, limit=LIMIT)
+    given_items, items = body[HISTORY[api]], done.body[HISTORY[api]]
+    assert done.changed
+    same = [item for item in items if any(item is each for each in given_items)]
+    assert len(same) >= len(items) / 3
+    others = {name for name in body if name not in (HISTORY[api], "system")}
+    assert all(done.body[name] is body[name] for name in others)
+    written = json.dumps(done.body)
+    assert "heron-19" in written, "the newest result is there"
+    assert sum(f"heron-{step:02d}" in written for step in range(20)) >= 16, "the digest knows the others"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_requests_that_grow_keep_their_prefix_between_trims(api: ApiName) -> None:
+    window, trims, changes, before = RequestWindow(api, limit=LIMIT), 0, 0, ""
+    for steps in range(1, 30):
+        done = window.fit(LOOPS[api](steps))
+        items = json.dumps(_unmarked(done.body[HISTORY[api]]))
+        changes += not items.startswith(before[:-1])
+        trims, before = window.trims, items
+    assert 0 < changes <= trims + 1
+
+
+def _unmarked(items: Any) -> Any:
+    text = json.dumps(items).replace(', "cache_control": {"type": "ephemeral"}', "")
+    return json.loads(text)
+
+
+def test_a_thinking_block_goes_with_its_call_or_stays_whole() -> None:
+    body = anthropic_loop(20)
+    done = ullage.fit_request(body, "anthropic.messages", limit=LIMIT)
+    for turn in done.body["messages"]:
+        if turn["role"] == "assistant":
+            kinds = [block["type"] for block in turn["content"]]
+            assert kinds == ["thinking", "tool_use"]
+            number = turn["content"][1]["id"][1:]
+            assert turn["content"][0]["signature"] == f"signed-{number}"
+
+
+def test_a_system_message_between_turns_goes_with_the_turn_before_it() -> None:
+    done = ullage.fit_request(
+        anthropic_loop(40),
+        "anthropic.messages",
+        limit=LIMIT,
+        policy=FitPolicy(trim_strategy=("evict", "recent")),
+    )
+    turns = done.body["messages"]
+    assert done.dropped
+    assert turns[0]["role"] == "user"
+    for before, turn in itertools.pairwise(turns):
+        if turn["role"] == "system":
+            assert before["role"] == "user"
+    assert sum(turn["role"] == "system" for turn in turns) < 40
+
+
+def test_the_thinking_of_finished_turns_goes_after_a_cut() -> None:
+    body = anthropic_loop(20)
+    body["messages"].append({"role": "assistant", "content": [{"type": "text", "text": "Done."}]})
+    body["messages"].append({"role": "user", "content": "Which word was in file 3?"})
+    done = ullage.fit_request(body, "anthropic.messages", limit=LIMIT)
+    assert done.changed
+    kinds = {block["type"] for turn in done.body["messages"] for block in turn["content"] if "type" in block}
+    assert "thinking" not in kinds
+
+
+def test_the_digest_follows_the_system_blocks_of_the_client() -> None:
+    body = anthropic_loop(20)
+    done = ullage.fit_request(body, "anthropic.messages", limit=LIMIT)
+    first, *others = done.body["system"]
+    assert first == body["system"][0]
+    assert [block["type"] for block in others] == ["text"]
+    bare = {name: value for name, value in body.items() if name != "system"}
+    made = ullage.fit_request(bare, "anthropic.messages", limit=LIMIT)
+    assert isinstance(made.body["system"], str)
+
+
+def test_reasoning_goes_with_its_call() -> None:
+    done = ullage.fit_request(
+        responses_loop(20),
+        "openai.responses",
+        limit=LIMIT,
+        policy=FitPolicy(trim_strategy=("evict", "recent")),
+    )
+    assert done.dropped
+    items = done.body["input"]
+    for index, item in enumerate(items):
+        if item["type"] == "reasoning":
+            assert items[index + 1]["id"] == item["id"].replace("r", "i")
+        if item["type"] == "function_call":
+            assert items[index - 1]["type"] == "reasoning"
+
+
+def test_cache_marks_stand_where_the_client_put_them_last() -> None:
+    window = RequestWindow("anthropic.messages", limit=LIMIT)
+    for steps in range(1, 12):
+        before = window.fit(anthropic_loop(steps))
+    assert before.changed
+    marked = [
+        block for turn in before.body["messages"] for block in turn["content"] if "cache_control" in block
+    ]
+    assert len(marked) == 1
+
+
+def test_another_factor_reads_the_history_again() -> None:
+    window = RequestWindow("openai.chat", limit=LIMIT)
+    body = chat_loop(4)
+    bare = window.fit(body).count.tokens
+    window.factor = Factor(scale=2.0, ceiling_scale=2.0)
+    assert window.fit(body).count.tokens > bare
+
+
+def test_an_overflow_names_the_figures() -> None:
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "word " * 2_000}]}
+    with pytest.raises(ContextOverflowError, match="Cannot fit request") as caught:
+        ullage.fit_request(body, "openai.chat", limit=500)
+    assert caught.value.limit == 500
+
+
+def test_a_schema_counts() -> None:
+    schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(80)}}
+    body = {
+        "model": "gpt-4o",
+        "messages": [{"role": "user", "content": "Hello"}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+    }
+    assert ullage.fit_request(body, "openai.chat", limit=5_000).count.tokens > 400
+
+
+def test_repair_answers_open_calls_in_every_api() -> None:
+    for api in APIS:
+        body = LOOPS[api](2)
+        history = HISTORY[api]
+        body[history] = body[history][: -2 if api == "anthropic.messages" else -1]
+        with pytest.raises(InvalidConversation):
+            ullage.fit_request(body, api, limit=LIMIT)
+        assert "[interrupted]" in json.dumps(ullage.fit_request(body, api, limit=LIMIT, repair=True).body)
+
+
+@pytest.mark.parametrize("body", [None, [], "text", {"messages": 5}, {"messages": [5]}, {}])
+def test_an_invalid_body_is_refused_by_name(body: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        ullage.fit_request(body, "openai.chat", limit=500)

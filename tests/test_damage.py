@@ -1,0 +1,210 @@
+"""What a damaged file does: the same content comes back, or a StoreError, and never another text."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ullage import store
+from ullage.context.journal import Event
+from ullage.errors import StoreError
+from ullage.fitting.pieces import letters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FLIPS = int(os.environ.get("ULLAGE_FLIPS", "400"))
+SESSIONS = ("monday", "tuesday")
+
+
+def message(session: str, number: int) -> dict[str, Any]:
+    content = f"{session} turn {number}: " + f"word{number} " * (60 if number % 5 else 700)
+    return {"role": "user" if number % 2 else "assistant", "content": content}
+
+
+def fill(file: Path) -> None:
+    """Two conversations with pieces in their events and beside them, and things to remember."""
+    with store.open(file) as kept:
+        for session in SESSIONS:
+            for number in range(30):
+                said = message(session, number)
+                kept.journal.append(session, number, Event("turn", {"message": said}))
+            texts = [message(session, number)["content"] for number in range(0, 20, 2)]
+            kept.journal.keep(session, texts, list(range(0, 20, 2)))
+            kept.journal.keep(session, ["a text of no event " * 40, f"only {session} " * 40])
+        for number in range(10):
+            kept.journal.remember(f"the thing of number {number}", "note")
+
+
+def contents(kept: store.Store) -> dict[str, Callable[[], object]]:
+    """Everything that can be read of the store, by name."""
+    handles = [letters_of(message(session, number)["content"]) for session in SESSIONS for number in (0, 6)]
+    handles.append(letters_of("a text of no event " * 40))
+    return {
+        **{
+            f"events of {session}": lambda session=session: kept.journal.events(session)
+            for session in SESSIONS
+        },
+        "pieces": lambda: [
+            (piece.handle, piece.text) for piece in map(kept.journal.recall, handles) if piece
+        ],
+        "memory": kept.journal.items,
+        "sessions": lambda: [each._replace(damaged=False) for each in kept.sessions() if not each.damaged],
+    }
+
+
+def readings(file: Path) -> dict[str, object]:
+    """What is read of the store; StoreError in the place of what cannot be."""
+    found: dict[str, object] = {}
+    try:
+        with store.open(file) as kept:
+            for name, look in contents(kept).items():
+                try:
+                    found[name] = look()
+                except StoreError as error:
+                    found[name] = told_about(file, error)
+    except StoreError as error:
+        found["open"] = told_about(file, error)
+    return found
+
+
+def told_about(file: Path, error: StoreError) -> object:
+    """The error's class, if it names the file."""
+    return StoreError if str(file) in str(error) else error
+
+
+def wrong(found: Mapping[str, object], true: Mapping[str, object]) -> list[str]:
+    """The names of what was read and is neither what was written nor an error."""
+    listed = found.get("sessions")
+    if isinstance(listed, list):  # one that is told as damaged is left out
+        found = {**found, "sessions": true["sessions"] if set(listed) <= set(true["sessions"]) else listed}  # type: ignore[call-overload]
+    return [name for name, value in found.items() if value is not StoreError and value != true[name]]
+
+
+def assert_kept_if_acknowledged(file: Path, true: Mapping[str, Any]) -> None:
+    """An event that a damaged store takes is read again with all before it, or reading it is an error."""
+    new = Event("turn", {"message": {"role": "user", "content": "one more"}})
+    try:
+        with store.open(file) as kept:
+            kept.journal.append("monday", 30, new)
+    except StoreError:
+        return
+    found = readings(file).get("events of monday", StoreError)
+    assert found in (StoreError, (*true["events of monday"], new))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ullage.db"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("whole") / "ullage.db"
+    fill(file)
+    return file
+
+
+def test_a_flipped_bit_gives_the_same_content_or_a_store_error(whole: Path, tmp_path: Path) -> None:
+    true, bytes_before = readings(whole), whole.read_bytes()
+    file, dice, told = tmp_path / "ullage.db", random.Random(7), 0  # noqa: S311 - no secret
+    for _ in range(FLIPS):
+        place, bit = dice.randrange(len(bytes_before)), dice.randrange(8)
+        damaged = bytearray(bytes_before)
+        damaged[place] ^= 1 << bit
+        file.write_bytes(damaged)
+        found = readings(file)
+        assert not wrong(found, true), f"byte {place}, bit {bit}"
+        assert_kept_if_acknowledged(file, true)
+        told += StoreError in found.values()
+        for beside in tmp_path.glob("ullage.db-*"):
+            beside.unlink()
+    assert told > FLIPS // 10
+
+
+def test_a_file_that_lost_its_end_gives_the_same_content_or_a_store_error(
+    whole: Path, tmp_path: Path
+) -> None:
+    true, content = readings(whole), whole.read_bytes()
+    file, dice = tmp_path / "ullage.db", random.Random(8)  # noqa: S311 - no secret
+    lengths = {*range(4_096, len(content), 4_096), *(dice.randrange(1, len(content)) for _ in range(60))}
+    for length in sorted(lengths):
+        file.write_bytes(content[:length])
+        found = readings(file)
+        assert StoreError in found.values(), length
+        assert not wrong(found, true), length
+        for beside in tmp_path.glob("ullage.db-*"):
+            beside.unlink()
+
+
+def grown(file: Path, turns: int, size: int = 3_000) -> store.Store:
+    """An open store with one session of so many events."""
+    kept = store.open(file)
+    for number in range(turns):
+        kept.journal.append("one", number, Event("turn", {"text": f"{number} " + "x" * size}))
+    return kept
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_nothing_is_acknowledged_in_a_file_that_was_cut_short_while_it_was_open(
+    file: Path, share: float
+) -> None:
+    with grown(file, 40) as kept:
+        with kept._database.reading():
+            pass
+        kept._database._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # type: ignore[union-attr]
+        kept.journal.append("one", 40, Event("turn", {"text": "before"}))
+        os.truncate(file, int(file.stat().st_size * share))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="cut short"):
+                kept.journal.append("one", 41, Event("turn", {"text": "after"}))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_nothing_is_acknowledged_after_its_log_was_cut_short(file: Path, share: float) -> None:
+    with grown(file, 40) as kept:
+        log = Path(f"{file}-wal")
+        os.truncate(log, int(log.stat().st_size * share))
+        with pytest.raises(StoreError):
+            kept.journal.append("one", 40, Event("turn", {"text": "after"}))
+
+
+def test_nothing_is_acknowledged_after_its_log_was_deleted(file: Path) -> None:
+    with grown(file, 3) as kept:
+        Path(f"{file}-wal").unlink()
+        with pytest.raises(StoreError, match="log"):
+            kept.journal.append("one", 3, Event("turn", {"text": "after"}))
+
+
+def test_a_file_that_another_process_made_smaller_is_not_cut_short(file: Path) -> None:
+    with grown(file, 60) as kept, store.open(file) as other:
+        kept._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
+        kept.journal.append("two", 0, Event("turn", {"text": "hello"}))
+        before = file.stat().st_size
+        assert other.delete_session("one")
+        other.shrink()
+        assert file.stat().st_size < before // 2
+        kept.journal.append("two", 1, Event("turn", {"text": "hello again"}))
+    with store.open(file) as kept:
+        assert len(kept.journal.events("two")) == 2
+
+
+def test_a_damaged_event_is_named_with_its_session_and_what_to_do(file: Path) -> None:
+    grown(file, 5).close()
+    content = file.read_bytes()
+    place = content.index(b"3 xxxxx")
+    file.write_bytes(content[:place] + b"7" + content[place + 1 :])
+    with store.open(file) as kept:
+        with pytest.raises(StoreError, match="event 3 of session 'one' was changed") as raised:
+            kept.journal.events("one")
+        assert "ullage sessions show one" in str(raised.value)
+        assert "ullage sessions delete one" in str(raised.value)
+        saved = kept.salvage("one")
+        assert [None if event is None else event[1]["text"][:2] for event in saved] == [
+            "0 ", "1 ", "2 ", None, "4 ",
+        ]  # fmt: skip
+        assert [each.damaged for each in kept.sessions()] == [True]

@@ -1,0 +1,286 @@
+"""The digest reads well: values keep their names, words are whole, nothing is a heap, talk informs."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import pytest
+
+import ullage
+from ullage.fitting.digest import EMPTY, Taken, absorb, write
+from ullage.fitting.facts import find
+from ullage.fitting.outputs import pairs, words
+from ullage.fitting.shorten import cut_middle
+from ullage.fitting.talk import LEAST, information
+from ullage.messages import split_digest
+
+SUBJECTS = ["worker", "queue", "shard", "cache", "socket", "ledger", "parser", "branch", "index", "batch"]
+
+
+def tokens(text: str) -> int:
+    return ullage.count([{"role": "user", "content": text}], "gpt-4o").tokens
+
+
+def noise(seed: int, lines: int) -> list[str]:
+    """Lines of a log: a moment, a level, hashes, durations and prose."""
+    dice = random.Random(seed)  # noqa: S311 - a log, not a secret
+    made = []
+    for _ in range(lines):
+        moment = f"2026-03-{dice.randint(1, 28):02}T{dice.randint(0, 23):02}:{dice.randint(0, 59):02}:07Z"
+        subjects = " ".join(dice.choices(SUBJECTS, k=dice.randint(2, 6)))
+        made.append(
+            f"{moment} INFO pid={dice.randint(1000, 9999)} {subjects} {dice.getrandbits(40):010x}"
+            f" took {dice.randint(1, 999)}ms /srv/app/releases/current/{dice.choice(SUBJECTS)}.py"
+        )
+    return made
+
+
+def session(seed: int, fact: str) -> list[dict[str, object]]:
+    """A session of logs with one fact in one of them."""
+    dice = random.Random(seed)  # noqa: S311 - a log, not a secret
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Watch the deployment."}]
+    hidden = dice.randrange(6)
+    for number in range(12):
+        log = noise(seed * 100 + number, dice.randint(20, 60))
+        if number == hidden:
+            log.insert(dice.randrange(len(log)), fact)
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "tail", "arguments": "{}"}}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": "\n".join(log)},
+        ]
+    return [
+        *messages,
+        {"role": "assistant", "content": "All quiet."},
+        {"role": "user", "content": "And now?"},
+    ]
+
+
+def digest_of(messages: list[dict[str, object]], limit: int) -> str:
+    fitted = ullage.fit(messages, "gpt-4o", limit=limit)
+    return split_digest(str(fitted.messages[0]["content"]))[1]
+
+
+def test_one_value_with_a_name_outlives_the_noise_around_it() -> None:
+    kept = 0
+    for seed in range(100):
+        fact = f"deploy_token=QX-{4000 + seed}-ZULU"
+        kept += fact in digest_of(session(seed, fact), 3_000)
+    assert kept >= 95
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("region=eu", "region=eu"),
+        ("release: 2026.4.1", "release=2026.4.1"),
+        ('{"ticket": "OPS-1881", "open', "ticket=OPS-1881"),
+        ("export API_URL=https://api.example.org/v2", "API_URL=https://api.example.org/v2"),
+    ],
+)
+def test_a_value_in_plain_text_keeps_its_name(line: str, shown: str) -> None:
+    log = noise(7, 30)
+    log.insert(15, line)
+    taken = Taken("tool", "\n".join(log), 1, call=("tail", "{}"))
+    assert shown in write(absorb(EMPTY, [taken]), 300, tokens)[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_word_of_the_digest_is_a_whole_word_of_the_source(seed: int) -> None:
+    messages = session(seed, f"deploy_token=QX-{seed}-ZULU")
+    source = set(re.findall(r"\w+", "\n".join(f"{message}\n{message['content']}" for message in messages)))
+    ours = {"paths", "files", "names", "addresses", "user", "assistant"}
+    block = digest_of(messages, 2_500)
+    quoted = "\n".join(line for line in block.split("\n") if line.startswith("> "))
+    assert quoted
+    assert set(re.findall(r"\w+", quoted)) <= source | ours
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_than_three_values_without_a_name_stand_in_a_row(seed: int) -> None:
+    for line in digest_of(session(seed, "x=1"), 2_500).split("\n"):
+        row = 0
+        for item in line.partition(": ")[2].split(" · "):
+            row = row + 1 if "=" not in item and " " not in item else 0
+            assert row <= 3
+
+
+def test_moments_are_not_kept_and_shapes_that_repeat_only_a_few_times() -> None:
+    block = digest_of(session(3, "x=1"), 3_000)
+    assert "T0" not in block
+    assert len(re.findall(r"\b\d+ms\b", block)) <= 3 * 12
+    assert all(len(words("\n".join(noise(seed, 50)))) <= 16 for seed in range(5))
+
+
+def test_a_folder_is_written_once_for_the_paths_in_it() -> None:
+    listing = "\n".join(f"/srv/app/releases/current/{name}.py" for name in SUBJECTS)
+    block, _ = write(absorb(EMPTY, [Taken("tool", listing, 1, call=("find", "{}"))]), 300, tokens)
+    assert block.count("/srv/app/releases/current/") <= 2
+    assert "/srv/app/releases/current/{worker.py, queue.py, shard.py" in block
+
+
+def test_two_sentences_without_a_space_between_them_are_no_name() -> None:
+    text = "I ran the script.I think it works here.Let me look at src/cask.py and models.Model again."
+    assert words(text) == ["src/cask.py", "models.Model"]
+
+
+def test_letters_of_another_alphabet_do_not_cut_a_word() -> None:
+    assert words("naïve_parser_7 and größe_42 and parser_7") == ["parser_7"]
+
+
+def test_a_text_is_cut_between_its_words() -> None:
+    text = " ".join(f"word{number:05}" for number in range(2_000))
+    kept = cut_middle(text, 200, tokens(text), tokens)
+    assert set(re.findall(r"word\w+", kept)) <= set(text.split())
+
+
+def test_what_a_tool_found_and_the_assistant_told_stays_beside_what_was_asked() -> None:
+    call = ("calculate", '{"expression": "3 * 412.50 + 48"}')
+    messages = [
+        Taken("assistant", "", 1, calls=(call,)),
+        Taken("tool", "1285.5", 2, call=call),
+        Taken("assistant", "The total for three cabins is $1,285.50.", 3),
+    ]
+    block, _ = write(absorb(EMPTY, messages), 120, tokens)
+    assert "> calculate(expression=3 * 412.50 + 48): 1285.5" in block
+    assert "> assistant: The total for three cabins is $1,285.50." in block
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Thanks, Mel!",
+        "Wow, that is so great to hear, Caroline!",
+        "How are you?",
+        "Sounds good, see you soon!",
+        "好的，谢谢您！",
+        "嗯嗯，太好了，真的谢谢你了。",
+        "不客气，再见！",
+    ],
+)
+def test_courtesies_tell_nothing(sentence: str) -> None:
+    assert information(sentence) < LEAST
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Ingrid gave us a brass compass.",
+        "I passed the adoption agency interviews last Friday!",
+        "The code is 4711.",
+        "我们最后选了北京饭店，住三晚。",
+    ],
+)
+def test_sentences_with_something_in_them_tell(sentence: str) -> None:
+    assert information(sentence) >= LEAST
+
+
+def test_talk_is_labelled_with_who_said_it_and_when() -> None:
+    messages = [
+        Taken(
+            "user", "[1:50 pm on 17 August, 2023] Caroline: Hey Mel! I adopted a guinea pig called Oscar.", 1
+        ),
+        Taken("assistant", "Melanie: Wow! I bought two wooden figurines at the harbour market.", 2),
+    ]
+    block, _ = write(absorb(EMPTY, messages), 200, tokens)
+    assert "> user Caroline, 17 August, 2023: I adopted a guinea pig called Oscar." in block
+    assert "> assistant Melanie: I bought two wooden figurines at the harbour market." in block
+    assert "Hey" not in block
+
+
+def test_what_was_said_twice_is_told_once() -> None:
+    said = ["The blue boat leaves the harbour on Monday.", "Yes: on Monday the blue boat leaves the harbour."]
+    block, _ = write(absorb(EMPTY, [Taken("user", text, at) for at, text in enumerate(said)]), 200, tokens)
+    assert block.count("harbour") == 1
+
+
+def test_chinese_talk_leaves_the_hotel_that_was_chosen() -> None:
+    talk = []
+    for day in range(30):
+        talk.append({"role": "user", "content": "好的，谢谢您！请问还有别的吗？"})
+        talk.append({"role": "assistant", "content": f"不客气！第{day}个景点也很受欢迎。"})
+    talk[6] = {"role": "user", "content": "那我们就订王府井希尔顿酒店，住三晚。"}
+    talk.append({"role": "user", "content": "好的，再见！"})
+    policy = ullage.FitPolicy(recall_share=0)
+    fitted = ullage.fit(talk, "gpt-4o", limit=350, policy=policy)
+    block = split_digest(fitted.messages[0]["content"])[1]
+    assert "王府井希尔顿酒店" in block
+    assert "不客气" not in block
+
+
+def test_a_placeholder_can_name_the_tool_and_its_argument() -> None:
+    log = "\n".join(noise(1, 30))
+    messages = [{"role": "user", "content": "Read them."}]
+    for number in range(9):
+        arguments = f'{{"path": "logs/day-{number}.log"}}'
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": arguments}}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": log},
+        ]
+    template = "[{tool}({argument}) was {tokens} tokens, {age} steps ago]"
+    fitted = ullage.fit(messages, "gpt-4o", limit=8_000, policy=ullage.FitPolicy(placeholder=template))
+    contents = [message["content"] for message in fitted.messages if message["role"] == "tool"]
+    assert any(str(text).startswith("[read(path=logs/day-0.log) was ") for text in contents)
+    assert ullage.FitPolicy().placeholder == "[content truncated - {age} steps ago, {tokens} tokens]"
+
+
+RECORDS = [
+    {"id": f"PILOT-{number}", "phone": f"+687 2{number}.11.11", "seen": f"2024-05-0{number}T14:58:17"}
+    for number in range(1, 7)
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(RECORDS),
+        json.dumps(RECORDS)[:-20],
+        json.dumps({"error": "", "response": json.dumps(RECORDS)}),
+        json.dumps({"error": "", "response": json.dumps(RECORDS)})[:-40],
+    ],
+    ids=["whole", "cut short", "inside a string", "inside a string and cut short"],
+)
+def test_json_keeps_the_names_of_its_fields_even_if_it_is_cut_short(text: str) -> None:
+    found = {(name, value) for _, _, name, value in find(Taken("tool", text, 1))}
+    assert ("phone", "+687 23.11.11") in found
+    assert ("id", "PILOT-5") in found
+
+
+def test_a_field_with_a_date_and_a_time_of_day_keeps_the_date() -> None:
+    found = [(name, value) for _, _, name, value in find(Taken("tool", json.dumps(RECORDS[:1]), 1))]
+    assert ("seen", "2024-05-01") in found
+
+
+def test_a_line_of_a_log_names_no_speaker() -> None:
+    pasted = "The build prints this:\nModels: large and small in one run\nImportError: no module named casket"
+    assert {line for _, line, _, _ in find(Taken("user", pasted, 1))} == {"user"}
+    reported = find(Taken("user", "SyntaxError: the bracket of line 40 is open", 1))
+    assert [(line, value) for _, line, _, value in reported] == [
+        ("user", "SyntaxError: the bracket of line 40 is open")
+    ]
+
+
+def test_a_name_that_is_its_own_value_is_left_out() -> None:
+    listing = "\n".join(["form = Form(prefix=self.prefix, retries=retries, depth=4)"] * 2 + ["x" * 200])
+    assert ("depth", "4") in pairs(listing)
+    assert {name for name, _ in pairs(listing)} == {"depth"}
+
+
+@pytest.mark.parametrize(
+    "line", ["required_elements = [", "self.measured_data,", "</open_files>", "widths = {"]
+)
+def test_a_piece_of_code_is_no_sentence(line: str) -> None:
+    assert line not in [value for _, _, _, value in find(Taken("assistant", f"I changed it.\n{line}", 1))]
+
+
+def test_an_answer_of_one_word_is_kept() -> None:
+    assert "omar_davis_3817" in [value for _, _, _, value in find(Taken("user", "omar_davis_3817", 1))]
+
+
+def test_a_word_that_a_kept_sentence_has_is_not_listed_again() -> None:
+    messages = [Taken("assistant", "Let me edit 287:295 of the parser now.", 1)]
+    block, _ = write(absorb(EMPTY, messages), 400, tokens)
+    assert block.count("287:295") == 1
