@@ -25,8 +25,8 @@ from ullage.config.keys import CONFIRM, FIXED_CATEGORIES, ROWS, SECTIONS, below,
 from ullage.config.kinds import KINDS
 from ullage.config.lines import lines_of
 from ullage.config.named_keys import APIS
-from ullage.config.problems import quoted
-from ullage.config.writer import initial, public, toml_of, write_initial, written
+from ullage.config.problems import dotted, quoted
+from ullage.config.writer import initial, public, toml_of, write_initial
 from ullage.context import Compress, Context
 from ullage.errors import ConfigurationError
 from ullage.project import TreeOptions
@@ -452,6 +452,10 @@ def found(
                 absent = st.none() if row.word and not needed else st.nothing()
                 values[path] = draw(absent | VALUES[row.kind](row))
     return values
+
+
+def written(settings: Settings) -> str:
+    return "".join(f"{dotted(path)} = {toml_of(value, row)}\n" for row, path, value in entries(settings))
 
 
 @given(values=found())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ullage import count, fit
 from ullage.context import Context
 from ullage.context.blocks import Blocks, system_messages
-from ullage.context.forms import Compress, compressed, without_tool_role
+from ullage.context.forms import tail_of, without_tool_role
 from ullage.messages import split_digest, split_recalled
 from ullage.project.names import show
 from ullage.session.summarizer import _line
@@ -301,7 +301,7 @@ def test_names_and_code_that_only_look_a_little_like_fences_stay() -> None:
 
 def test_a_short_form_opens_the_fence_again_that_it_cuts() -> None:
     message = {"role": "user", "content": f"{fence_output('word ' * 100)}\n\nWhat now?"}
-    (short,) = compressed([message], Compress(keep_turns=1, max_turn_chars=100))
+    short = tail_of(message, 100)
     assert short["content"].startswith(f"{OUTPUT_OPEN}\n")
     assert short["content"].endswith(f"{OUTPUT_CLOSE}\n\nWhat now?")
     assert len(short["content"]) <= 100

@@ -29,12 +29,12 @@ from ullage.mcp import (
     Connected,
     Servers,
     ServerSpec,
-    clean,
     exposed_name,
     schema_tokens,
     spec_for,
     spec_of,
 )
+from ullage.text import remove_unsafe
 from ullage.tokens.counter import counter_for
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_names_are_valid_and_two_tools_never_share_one(one: str, other: str) -> 
 
 @given(st.text(st.characters(codec=None)))
 def test_clean_text_moves_no_cursor(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = remove_unsafe(text)
     assert all(letter in "\n\t" or letter >= " " for letter in cleaned)
     assert "\x9b" not in cleaned
     cleaned.encode()

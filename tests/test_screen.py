@@ -21,8 +21,8 @@ from rich.text import Text
 from tests.world import PATIENCE, environment
 from ullage.shell.markdown import INTERVAL, MOST_ROWS, Streamed
 from ullage.shell.markup import Code
-from ullage.shell.output import neutral
 from ullage.shell.screen import NoTerminal, Screen
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -686,9 +686,12 @@ def test_a_dumb_terminal_is_never_told_to_move(monkeypatch: pytest.MonkeyPatch) 
     assert terminal.sent.endswith("before\n**a** ␛[A\nb\n")
 
 
-def test_neutral_text_keeps_what_scripts_need() -> None:
-    assert neutral("👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n") == "👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n"
-    assert neutral("\x1b\x7f\x85\u2028\ufeff") == "␛␡���"
+def test_marked_text_keeps_what_scripts_need() -> None:
+    assert (
+        mark_unsafe("👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n")
+        == "👩‍👧 e\u0301 \u0645\u06cc\u200c\u062e\t\n"
+    )
+    assert mark_unsafe("\x1b\x7f\x85\u2028\ufeff") == "␛␡���"
 
 
 # Remarks and questions -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import orjson
 
 from ullage.broker.retry import may_retry, told_wait
 from ullage.errors import ContextOverflowError, ProviderError
+from ullage.text import one_line
 from ullage.wire.api import MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -137,8 +138,7 @@ def clean(text: str, key: Key | None = None, most: int = MOST_TEXT) -> str:
     # Keys are removed before the text is cut: a key that is cut in two would not be recognised.
     if key is not None and key.reveal():
         text = text.replace(key.reveal(), "[key]")
-    text = _SECRETS.sub("[key]", text)[: 8 * most]
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    text = one_line(_SECRETS.sub("[key]", text)[: 8 * most])
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

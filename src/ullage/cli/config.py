@@ -238,11 +238,11 @@ def _as_if_trusted(path: Path, options: Namespace) -> tuple[Settings, bytes]:
 
 def _print_sources(settings: Settings, path: Path) -> None:
     from ullage.config.builder import entries
-    from ullage.config.problems import clean, dotted
+    from ullage.config.problems import dotted, show_path
     from ullage.config.writer import public
 
     for row, key, value in entries(settings):
-        if settings.source(*key).startswith(f"{clean(path)}:"):
+        if settings.source(*key).startswith(f"{show_path(path)}:"):
             _print(f"  {dotted(key)} = {public(value, row)}")
 
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ullage.batch.source import STDIN
-from ullage.text import printable
-from ullage.window_chart import bar, clean, console, draw_change, legend, limit_mark, put, short
+from ullage.text import one_line, printable
+from ullage.window_chart import bar, console, draw_change, legend, limit_mark, put, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,10 +42,10 @@ def print_explanation(
     """Prints the whole explanation."""
     out = console()
     file = "standard input" if source == STDIN else source
-    title = Text(clean(file), style="bold", no_wrap=True, overflow="ellipsis")
+    title = Text(one_line(file), style="bold", no_wrap=True, overflow="ellipsis")
     name = done.body.get("id")
     parts = [*([] if name is None else [str(name)]), done.model, f"limit {done.limit:,} tokens"]
-    title.append("".join(f" · {clean(part)}" for part in parts), style="not bold")
+    title.append("".join(f" · {one_line(part)}" for part in parts), style="not bold")
     put(out, title)
     put(out)
     put(out, _table(out, reasons))
@@ -98,8 +98,8 @@ def _cells(each: MessageVerdict) -> dict[str, Text]:
     gone = "dim" if each.what == "evicted" else ""
     return {
         "#": Text(str(each.index)),
-        "role": Text(clean(each.role)),
-        "begins": Text(short(clean(each.start), 80), style=gone),
+        "role": Text(one_line(each.role)),
+        "begins": Text(short(one_line(each.start), 80), style=gone),
         "tokens": _tokens(each),
         "": Text(each.what, style=STYLES.get(each.what, OTHER_STYLE)),
         "why": Text(each.why),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.errors import ConfigurationError
+from ullage.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,9 +84,9 @@ def looks_secret(text: str) -> bool:
     return len(text) >= 16 and re.fullmatch(r"\S*\d\S*", text) is not None
 
 
-def clean(path: object) -> str:
-    """Returns a path without control characters, which a terminal would obey."""
-    return "".join(each if each.isprintable() else "?" for each in str(path))
+def show_path(path: object) -> str:
+    """Returns a path as a message shows it: without control characters, which a terminal would obey."""
+    return printable(str(path))
 
 
 def _cut(text: str) -> str:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ullage.config.documents import contents
 from ullage.config.problems import InvalidSettings, Problem
 from ullage.errors import ConfigurationError
-from ullage.shell.output import neutral
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ullage.config import Settings
 
-DEFAULT = "{model} · {ctx_used}/{ctx_max} {ctx_percent} · {session_cost} · {cwd} {git}"
 UNKNOWN = "?"
 LONGEST_HEAD = 1_024
 """The most bytes that are read of git's file HEAD; a real one has about a hundred."""
@@ -114,7 +113,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
         if text:
             shown.append((between if shown else "", text))
             between = ""
-    return neutral("".join(separator + text for separator, text in shown)).replace("\n", "␊")
+    return mark_unsafe("".join(separator + text for separator, text in shown)).replace("\n", "␊")
 
 
 def check_settings(settings: Settings) -> None:
