@@ -41,9 +41,9 @@ def test_a_template_is_filled_and_estimates_are_marked() -> None:
     assert render(LONG, VALUES) == "gpt-4o · ~12.3k/128k ~10% · ~$1.50 · /srv/boats main"
 
 
-def test_an_unknown_cost_is_a_question_mark_and_never_zero() -> None:
+def test_an_unknown_cost_is_said_to_have_no_price_and_is_never_zero() -> None:
     for unknown in (None, Figure(None), Figure(None, estimate=True)):
-        assert render("{model} {cost}", {**VALUES, "cost": unknown}) == "gpt-4o ?"
+        assert render("{model} {cost}", {**VALUES, "cost": unknown}) == "gpt-4o no price"
     assert render("{cost}", {"cost": 0}) == "$0"
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ullage.config import Settings
 
 UNKNOWN = "?"
+NO_PRICE = "no price"
+"""Shown instead of a cost that is unknown: a local model, or one whose price is not known."""
 LONGEST_HEAD = 1_024
 """The most bytes that are read of git's file HEAD; a real one has about a hundred."""
 
@@ -89,8 +91,8 @@ VARIABLES: Mapping[str, StatusVariable] = {
     "ctx_free": StatusVariable("tokens that are free below the limit", tokens, UNKNOWN),
     "ctx_percent": StatusVariable("used share of the limit, in percent", percent),
     "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", written),
-    "cost": StatusVariable("cost of the last answer, in dollars", dollars, UNKNOWN),
-    "session_cost": StatusVariable("cost of the session, in dollars", dollars, UNKNOWN),
+    "cost": StatusVariable("cost of the last answer, in dollars", dollars, NO_PRICE),
+    "session_cost": StatusVariable("cost of the session, in dollars", dollars, NO_PRICE),
     "session": StatusVariable("first 8 characters of the session's id", str),
     "mode": StatusVariable("`goal` while the shell works on a goal", str),
     "cwd": StatusVariable("working folder", folder),
@@ -102,7 +104,7 @@ VARIABLES: Mapping[str, StatusVariable] = {
 def render(template: str, values: Mapping[str, object]) -> str:
     """Fills the template. A variable that is not in `values` disappears together with its separators.
 
-    A value is a plain value or a Figure. None means unknown, which is shown as `?` for counts and costs.
+    A value is a plain value or a Figure. None means unknown: `?` for a count, `no price` for a cost.
     """
     shown: list[tuple[str, str]] = []
     """Pairs of a separator and the part after it."""

@@ -11,6 +11,7 @@ from rich.text import Text
 from ullage.broker.embedded_info import EMBEDDED
 from ullage.config.prices import prices_by_name
 from ullage.messages import RESULT_ROLES, arguments_text, calls_of, text_of
+from ullage.shell.status import NO_PRICE
 from ullage.text import one_line
 from ullage.usage import detail
 from ullage.window_chart import BLOCKS, bar, short, with_free
@@ -128,7 +129,7 @@ def cost(chat: ChatSession, *, detailed: bool) -> RenderableType:
     meter = chat.context.meter
     prompt, completion = meter.total_tokens()
     total = meter.total_cost()
-    dollars = "?" if total is None else f"${total:.4f}"
+    dollars = NO_PRICE if total is None else f"${total:.4f}"
     guessed = sum(slot.estimated_calls for slot in meter.slots.values())
     mark = "~" if guessed else ""
     lines = [Text(f"{mark}{dollars} for {mark}{prompt:,} prompt and {mark}{completion:,} completion tokens")]
