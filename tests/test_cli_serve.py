@@ -146,7 +146,7 @@ def test_run_starts_an_agent_behind_a_gateway_and_leaves_nothing(tmp_path: Path)
 
 def test_run_tells_what_is_missing(tmp_path: Path) -> None:
     for arguments, said in (
-        (("run", "boat"), "no agent that Ullage knows"),
+        (("run", "boat"), "not an agent that Ullage knows"),
         (("run", "codex"), "npm install -g @openai/codex"),
     ):
         done = run(tmp_path, *arguments, PATH=str(tmp_path))

@@ -221,8 +221,8 @@ class KeyRefused(UllageError):  # noqa: N818 - the same form
         self.model = model
         self.allowed = tuple(allowed)
         """Patterns of the models that the key may use, if the model is the reason."""
-        told = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
-        super().__init__(f"{told}.")
+        sentence = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
+        super().__init__(f"{sentence}.")
 
 
 class Conflict(UllageError):  # noqa: N818 - the same form

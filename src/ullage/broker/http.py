@@ -193,7 +193,7 @@ class Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: Any = None, timeout: float = 2.0
     ) -> tuple[int, Any]:
         """Returns the status and the JSON value of a small answer within the time; None if it is not JSON."""
-        # The time is for the whole answer. A gap in it must not be reported instead if both end together.
+        # `timeout` limits the whole answer. The limit of a gap is longer, so that it does not end first.
         waits = Timeouts(connect=timeout, first=timeout, between=timeout + 1.0)
         content = b""
         late = False

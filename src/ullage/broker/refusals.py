@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ullage.broker.retry import may_retry, told_wait
+from ullage.broker.retry import may_retry, requested_wait
 from ullage.errors import ContextOverflowError, ProviderError
 from ullage.text import one_line
 from ullage.wire.api import MOST_TOKENS
@@ -129,7 +129,7 @@ def refusal(
         status=status,
         code=code,
         may_retry=may_retry(status, code, headers),
-        retry_after=told_wait(headers or {}, time.time()),
+        retry_after=requested_wait(headers or {}, time.time()),
     )
 
 

@@ -32,7 +32,8 @@ def run_agent(options: Namespace) -> int:
     """Starts a gateway if none is named, runs the agent to its end, and returns its exit code."""
     agent = AGENTS.get(options.agent)
     if agent is None:
-        raise ConfigurationError(f"{options.agent!r} is no agent that Ullage knows: use {', '.join(AGENTS)}")
+        known = ", ".join(AGENTS)
+        raise ConfigurationError(f"{options.agent!r} is not an agent that Ullage knows: use one of {known}")
     program = shutil.which(agent.program)
     if program is None:
         raise ConfigurationError(f"{agent.program} is not installed. Install it with: {agent.install}")
@@ -67,7 +68,7 @@ def _name(agent: Agent, options: Namespace, model: str | None = None) -> str | N
     """Returns the model name that the agent sends; None for its own default."""
     name: str | None = options.name or model
     if name is None and agent.needs_model:
-        raise ConfigurationError(f"{options.agent} must be told a model's name: add --name NAME")
+        raise ConfigurationError(f"{options.agent} needs the name of a model: add --name NAME")
     return name
 
 

@@ -134,7 +134,7 @@ _dearness = [DEARNESS * log(12 + chars) for chars in range(VALUE_CHARS + 1)]
 _crowding = [CROWDING * log(1 + before) for before in range(_STRIDE)]
 _weight, _order = itemgetter(0), itemgetter(4)
 _MARKS = str.maketrans(dict.fromkeys("$:,;!?()[]{}<>\"'`*=", " "))
-_DIGIT = re.compile(r"\d")  # a sentence with a number may say it of something else
+_DIGIT = re.compile(r"\d")  # the number in a sentence may belong to something else
 _SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
 

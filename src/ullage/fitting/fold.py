@@ -108,7 +108,7 @@ def forecast(state: FoldState) -> tuple[int, ...]:
     draft, most = state.draft(), state.options.policy.max_turns
     if most is not None and draft.turns / most * draft.options.limit > draft.ceiling:
         draft = draft._replace(turns=max(draft.turns, most + 1))
-    else:  # as if what is still to come stood there already
+    else:  # as if the next messages had filled the window
         draft = draft._replace(ceiling=max(draft.ceiling, draft.options.limit + 1))
     return tuple([place for kind, place, *_ in trim(draft).log if is_eviction(kind)])
 

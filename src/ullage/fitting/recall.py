@@ -90,7 +90,7 @@ class Recall:
     def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
         """Returns the index of the logged messages; reads only what is new since the last call."""
         first = _first_of(len(log))
-        # The end of the log may be of a trim that was worked out and then not made.
+        # The last entries of the log may belong to a trim that was computed and then not committed.
         if first != _first_of(self._read) or (
             self._read and (self._read > len(log) or log[self._read - 1] is not self._last)
         ):

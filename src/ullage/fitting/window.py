@@ -178,7 +178,7 @@ class Window:
         self._revise(retract(self.state))
 
     def renew(self, message: Message) -> None:
-        """Puts `message` in the place of the first one, a system message: from here on, and not before."""
+        """Replaces the first message, a system message, by `message`; trims that were made before stay."""
         self._revise(renew(self.state, copied(read_message(message, 0))))
 
     def compact(self, share: float) -> None:

@@ -54,7 +54,7 @@ class Charge:
 
 
 class Held(NamedTuple):
-    """A call that may be made."""
+    """A call that is within all caps and whose worst case is reserved."""
 
     charge: Charge
     ledger: Ledger | None = None

@@ -106,7 +106,7 @@ def _admit_local(request: Received) -> Caller:
 
 @lru_cache(maxsize=1024)
 def _is_local(host: str) -> bool:
-    """Returns True for an address of this machine; a name such as 127.0.0.1.example.com is none."""
+    """Returns True for an address of this machine; False for a name such as 127.0.0.1.example.com."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""The server: opens the models and listens until it is told to stop."""
+"""The server: opens the models and listens until a signal stops it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 PORT = 8787
 GRACE = 10
-"""Seconds for the answers under way when the server is told to stop."""
+"""Seconds for the answers under way when a signal stops the server."""
 BACKLOG = 2048
 STARTING = 0.01
 """Seconds between two looks at a server that starts."""

@@ -1,7 +1,7 @@
 """The tally of an answer: its usage, and whether it is complete, read from the bytes that passed.
 
-Nothing is parsed while the answer streams. At its end only the events that carry usage are parsed; if there
-is none, the whole answer is read, so that its text can be counted.
+Nothing is parsed while the answer streams. At its end only the events that carry usage are parsed. If
+no event does, the whole answer is read, so that its text can be counted.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MAX_TOOLS = 128
 """Most tools of one server; providers accept no more in a request."""
 MAX_STDERR = 4_096
 MAX_STRANGE = 1_000
-"""Most lines of standard output that are not MCP: some programs greet, but one that goes on is no server."""
+"""Most lines of standard output that are not MCP: some servers print a greeting, but none prints more."""
 
 PROBE_SECONDS = 2.0
 """Seconds that a server which did not answer a call has to answer a probe."""
