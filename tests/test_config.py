@@ -303,7 +303,7 @@ def test_any_value_of_any_key_is_taken_or_told(
 ) -> None:
     lines = [f"{name.replace('<', '').replace('>', '')} = {toml(value)}" for name, value in found.items()]
     problem = told(tmp_path_factory.getbasetemp(), "\n".join(lines))
-    assert problem is None or all(each.place and each.text for each in problem.problems)
+    assert problem is None or all(each.source and each.text for each in problem.problems)
 
 
 # Secrets -----------------------------------------------------------------------------------------------
@@ -723,7 +723,7 @@ def test_a_project_can_loosen_nothing_run_nothing_and_send_nothing_elsewhere(
         over(tmp_path, own, project)
     assert [each.key for each in caught.value.problems] == [key]
     assert "a project's file can" in caught.value.problems[0].text
-    assert caught.value.problems[0].place == f"{tmp_path / 'project' / '.ullage.toml'}:1"
+    assert caught.value.problems[0].source == f"{tmp_path / 'project' / '.ullage.toml'}:1"
 
 
 def test_a_project_cannot_undo_what_the_environment_tightens(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def _print_sources(settings: Settings, path: Path) -> None:
 def _print_problems(options: Namespace, problems: Iterable[Problem]) -> None:
     for problem in problems:
         if getattr(options, "json", False):
-            _print_json({"place": problem.place, "key": problem.key, "problem": problem.text})
+            _print_json({"place": problem.source, "key": problem.key, "problem": problem.text})
         else:
             _print(str(problem))
 

@@ -1,4 +1,4 @@
-"""Problems in a configuration, each with its place; all are reported at once."""
+"""Problems in a configuration, each with its file and line; all are reported at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONG = 40
 class Problem(NamedTuple):
     """One problem in a configuration."""
 
-    place: str
+    source: str
     """`FILE:LINE`, or the name of an environment variable."""
     path: tuple[str, ...]
     """The parts of the key; empty if the problem concerns no key."""
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
         return dotted(self.path)
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (self.place, self.key, self.text)))
+        return ": ".join(filter(None, (self.source, self.key, self.text)))
 
 
 class InvalidSettings(ConfigurationError):  # noqa: N818 - the form of InvalidConversation

@@ -1,8 +1,8 @@
 """Conversations: which requests belong together, and the window of each conversation.
 
-A client sends its whole history each time. The window of a conversation remembers what it has read, so that a
-request costs what is new in it. The memory is bounded: a window that was forgotten is made again from the
-history, with the same result.
+A client sends its whole history each time. The window of a conversation remembers the messages that it has
+read, so that a request costs no more than its new messages. The memory is bounded: a window that was
+forgotten is made again from the history, with the same result.
 """
 
 from __future__ import annotations

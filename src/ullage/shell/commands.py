@@ -278,7 +278,7 @@ async def _always(workplace: Workplace, rest: str) -> None:
     elif action in {"", "list"}:
         allowances = list_allowances(preferences)
         for each in allowances:
-            where = f"the server {each.place}" if each.kind == TOOL else each.place
+            where = f"the server {each.origin}" if each.kind == TOOL else each.origin
             workplace.screen.say(Text(f"{each.number:>3}  {show_hidden(each.text)}  in {one_line(where)}"))
         if not allowances:
             workplace.screen.dim(_NO_ALLOWANCE)

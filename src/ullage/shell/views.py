@@ -78,7 +78,7 @@ def endpoint_counts(client: Client) -> str:
     if server is None:
         return "The model runs in this process, so Ullage counts texts itself."
     if server.supported is None:
-        return f"{server.place} has no known way to count texts, so Ullage counts them itself."
+        return f"{server.address} has no known way to count texts, so Ullage counts them itself."
     if server.supported:
         return f"{server.name} is supported."
     return f"{server.name} is not supported, so Ullage counts texts itself. A new session asks again."
