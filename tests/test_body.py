@@ -312,3 +312,14 @@ def test_repair_answers_open_calls_in_every_api() -> None:
 def test_an_invalid_body_is_refused_by_name(body: Any) -> None:
     with pytest.raises(InvalidRequest):
         ullage.fit_request(body, "openai.chat", limit=500)
+
+
+@pytest.mark.parametrize("member", ["messages", "metadata", "tools"])
+def test_a_body_that_is_nested_too_deeply_is_refused_and_the_next_one_is_taken(member: str) -> None:
+    deep: Any = json.loads("[" * 900 + "]" * 900)
+    plain = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "Hello"}]}
+    window = RequestWindow("anthropic.messages", limit=LIMIT)
+    value = [{"role": "user", "content": deep}] if member == "messages" else deep
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        window.fit({**plain, member: value})
+    assert window.fit(plain).body is plain

@@ -20,7 +20,7 @@ from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import make_request
 from ullage.fitting.state import empty_state
-from ullage.intake import copied, kind_of, plain, plural
+from ullage.intake import NotPlain, copied, kind_of, plain, plural
 from ullage.target import Target, target_of
 from ullage.tokens.calibration import NEUTRAL
 from ullage.wire.fields import BodyField
@@ -162,7 +162,10 @@ class RequestWindow:
 
         An invalid body raises InvalidRequest or InvalidConversation.
         """
-        reading, shared = self._read(body)
+        try:
+            reading, shared = self._read(body)
+        except RecursionError:
+            raise InvalidRequest("the body is nested too deeply", api=self._api.name) from None
         path = self._path_for(reading, shared)
         self._reading = reading
         for index in range(len(path.state.history), len(reading.messages)):
@@ -317,7 +320,7 @@ def fit_request(
     """
     try:
         given = plain(body)
-    except RecursionError as error:
+    except NotPlain as error:
         raise InvalidRequest(str(error), api=api) from None
     if repair:
         given = _repaired(given, api)
