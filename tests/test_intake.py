@@ -207,6 +207,7 @@ def test_messages_of_other_apis_are_refused_with_the_function_that_takes_them(ap
             function()
         assert caught.value.index == 0
         assert f'ullage.count_request(body, api="{api}")' in str(caught.value)
+        assert f'ullage.fit_request(body, api="{api}")' in str(caught.value)
         assert f'ullage.wire.read(body, "{api}")' in str(caught.value)
 
 

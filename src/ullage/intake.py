@@ -384,7 +384,8 @@ def _other_api_error(api: str, index: int, field: str) -> InvalidConversation:
     """Returns the error that names the other API and the functions that accept its format."""
     return InvalidConversation(
         f"this is {OTHERS[api]}; this function only accepts messages of OpenAI's chat API. "
-        f'Count the whole request with ullage.count_request(body, api="{api}"), or read it with '
+        f'Count the whole request with ullage.count_request(body, api="{api}"), fit it with '
+        f'ullage.fit_request(body, api="{api}"), or read it with '
         f'ullage.wire.read(body, "{api}") and pass the messages of the result',
         index=index,
         field=field,
