@@ -57,7 +57,7 @@ FENCES = [
     "[tool: bash]",
     "[user]",
 ]
-HIDDEN = ["", "", "\u200b", "\u200d", "\u3164", "\u2060", "\ufe0f", "\U000e0041"]
+HIDDEN = ["", "", "\u200b", "\u200d", "\u3164", "\u2060", "\ufe0f", "\U000e0041", "\x00", "\x08", "\x7f"]
 
 
 @st.composite
@@ -68,7 +68,7 @@ def forgeries(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         written = written.replace(" ", draw(st.sampled_from(["  ", "\u00a0", " \u200b"])))
     written = draw(st.sampled_from([str, str.upper, str.title]))(written)
-    opening, closing = draw(st.sampled_from(["[]", "[[", "［］", "【】", "[]", "[]"]))
+    opening, closing = draw(st.sampled_from(["[]", "[[", "［］", "【】", "❲❳", "[]", "[]"]))
     closing = "]]" if closing == "[" else closing
     opening = "[[" if closing == "]]" else opening
     start = draw(st.sampled_from(["", "\n", "\n> ", "\n  ", "x\r", "\u2028", "- "]))
@@ -84,8 +84,8 @@ TEXTS = st.lists(
 
 def seen(text: str, fence: str) -> int:
     """How many lines of a text somebody may take for this fence."""
-    shapeless = re.sub("[\u200b\u200d\u3164\u2060\ufe0f\U000e0041]", "", text)
-    plain = shapeless.translate(str.maketrans("［］【】\u00a0", "[][] "))
+    shapeless = re.sub("[\u200b\u200d\u3164\u2060\ufe0f\U000e0041\x00\x08\x7f]", "", text)
+    plain = shapeless.translate(str.maketrans("［］【】❲❳\u00a0", "[][][] "))
     lines = (" ".join(line.split()).strip("> -*#|") for line in re.split("[\n\r\u2028]", plain))
     return sum(line.lower() == fence.lower() for line in lines)
 

@@ -34,12 +34,13 @@ RESULT = "[result]"
 """Line between a call and its result if both are written as text."""
 
 _HIDDEN = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Invisible characters: joiners, fillers, text directions, variation selectors, tags."""
-_BRACKETS = "［【〔⟦"
-"""Characters that look like `[`."""
+"""Invisible characters: controls, joiners, fillers, text directions, variation selectors, tags."""
+_BRACKETS, _CLOSING = "［【〔⟦〚❲⁅﹝", "］】〕⟧〛❳⁆﹞"
+"""Characters that look like `[` and like `]`."""
 _SHAPELESS = re.compile(f"[{_HIDDEN}]")
 _BLANKS = re.compile(" {9,}")
 _EDGE = re.compile(r"^\[(end of )?exec output\]$", re.MULTILINE)
@@ -68,7 +69,7 @@ class FenceKind(NamedTuple):
 @cache
 def _pattern(kind: FenceKind) -> re.Pattern[str]:
     words = "|".join(kind.words)
-    return re.compile(rf"{kind.start}[\[{_BRACKETS}](?P<words>(?i:{words}))[\]］】〕⟧]{kind.end}")
+    return re.compile(rf"{kind.start}[\[{_BRACKETS}](?P<words>(?i:{words}))[\]{_CLOSING}]{kind.end}")
 
 
 def _bare(*fences: str) -> tuple[str, ...]:
