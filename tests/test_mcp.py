@@ -440,7 +440,7 @@ def test_no_server_outlives_the_program_and_nothing_is_written_over_its_screen()
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=world.PATIENCE,
+        timeout=4 * world.PATIENCE,
         check=True,
     )
     assert gone(int(done.stdout), 0.5)
