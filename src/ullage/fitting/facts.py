@@ -9,10 +9,9 @@ said them and by their shape, in time linear in the text. `values` says what a v
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ullage.fitting.fields import list_fields, load_json, scan_fields
 from ullage.fitting.outputs import ERROR_WORDS, find_first, find_lines, group_of, pairs, words
@@ -31,8 +30,7 @@ from ullage.messages import split_recalled
 from ullage.text import split_outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """An evicted message, with the fields that the digest reads."""
 
     role: str
@@ -227,14 +225,15 @@ def _from_assistant(text: str) -> list[Found]:
 
 
 @lru_cache(1_000)
-def _argument_fields(arguments: str) -> list[tuple[str, str]]:
-    """The fields of a call's arguments; remembered, because the result of the call is labelled with them."""
-    return list_fields(load_json(arguments))
+def _read_call(name: str, arguments: str) -> tuple[str, list[tuple[str, str]]]:
+    """The label of a call and the fields of its arguments; remembered, because its result has the same label."""
+    fields = list_fields(load_json(arguments))
+    return call_label(name, fields), fields
 
 
 def _from_call(name: str, arguments: str) -> list[Found]:
-    fields = _argument_fields(arguments)
-    line, bare = call_label(name, fields), label(name)
+    line, fields = _read_call(name, arguments)
+    bare = label(name)
     found: list[Found] = []
     for key, value in fields:
         if len(value) > VALUE_CHARS:
@@ -249,7 +248,7 @@ def _from_call(name: str, arguments: str) -> list[Found]:
 
 def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
     name, arguments = call or ("tool", "")
-    line = call_label(name, _argument_fields(arguments))
+    line, _ = _read_call(name, arguments)
     text = text.strip()
     if (values := load_json(text)) is not None:
         return _from_fields(list_fields(values), line)

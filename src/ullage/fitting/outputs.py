@@ -65,10 +65,22 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     for word in dict.fromkeys(pattern.findall(text)):
         if word.isalpha() and word[1:].islower():  # a plain word is the common case
             continue
-        if not telling(word):
-            continue
         bare = word.rstrip(".:-+").lstrip(":")
-        if not 5 <= len(bare) <= VALUE_CHARS or not _is_new(bare, shapes) or _is_joint(bare):
+        if not 5 <= len(bare) <= VALUE_CHARS:
+            continue
+        # A word has ASCII characters only, and bytes are translated much faster than text.
+        shape = bare.encode().translate(None, _DIGITS)
+        if len(shape) == len(bare):
+            if not telling(word):
+                continue
+        elif is_moment(bare):
+            continue
+        else:
+            shape = b"#" if _HASH.fullmatch(bare) else shape
+            seen = shapes[shape] = shapes.get(shape, 0) + 1
+            if seen > ALIKE:  # a listing goes on with the same shape
+                continue
+        if ("." in bare or ":" in bare) and _is_joint(bare):
             continue
         kept.append(bare)
         if len(kept) >= most:
@@ -76,22 +88,8 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     return kept
 
 
-def _is_new(word: str, shapes: dict[bytes, int]) -> bool:
-    """Returns True if a word is among the first few of its shape and is not a time of day."""
-    if not _DIGIT.search(word):
-        return True
-    if is_moment(word):
-        return False
-    # A word has ASCII characters only, and bytes are translated much faster than text.
-    shape = b"#" if _HASH.fullmatch(word) else word.encode().translate(None, _DIGITS)
-    seen = shapes[shape] = shapes.get(shape, 0) + 1
-    return seen <= ALIKE
-
-
 def _is_joint(word: str) -> bool:
     """Returns True if a word is the end of a sentence and the start of the next one, without a space."""
-    if "." not in word and ":" not in word:
-        return False
     joint = _JOINT.fullmatch(word)
     return joint is not None and (joint[2].lower() in stop_words() or joint[2].lower() in _STARTERS)
 

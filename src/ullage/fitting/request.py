@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.call_pairs import unanswered
@@ -45,19 +47,19 @@ def make_request(state: FoldState, recall: Recall, trimmed: FoldState | None = N
     if trimmed.is_trimmed and trimmed.totals.ceiling + options.once > options.limit:
         count = count_request(trimmed)
         raise ContextOverflowError(count.ceiling, options.given_limit, count.ceilings)
-    entries = [entry for unit in trimmed.live for entry in unit.entries]
-    messages: list[Any] = [entry.message for entry in entries]
-    recalled = _put_recalled(trimmed, recall, messages)
-    own = _count(trimmed, recalled)
+    live = trimmed.live
+    sources, messages = _places_and_messages(live)
+    recalled = _put_recalled(trimmed, live, recall, messages)
+    own = _count(trimmed, live, recalled)
     count = options.factor.count(own)
     before = state.totals.given + options.framing(state.prompt.given_end).tokens
     log = trimmed.trims.log
     return Fitted(
         messages=messages,
-        sources=[entry.place if entry.place >= 0 else None for entry in entries],
+        sources=sources,
         count=count,
         limit=options.given_limit,
-        changed=bool(log) or _is_rewritten(trimmed.live),
+        changed=bool(log) or _is_rewritten(live),
         dropped=trimmed.trims.dropped,
         truncated=trimmed.trims.shortened,
         tokens_before=options.factor.tokens(before),
@@ -72,10 +74,25 @@ def count_request(state: FoldState) -> Count:
 
     Calls may still wait for their results.
     """
-    return state.options.factor.count(_count(state, _NOTHING))
+    return state.options.factor.count(_count(state, state.live, _NOTHING))
 
 
-def _count(state: FoldState, recalled: _Recalled) -> Count:
+def _places_and_messages(live: Sequence[Unit]) -> tuple[list[int | None], list[Any]]:
+    """Returns the places of the messages of these units, None for one that fitting made, and the messages."""
+    if not live:
+        return [], []
+    # Whole columns at once: every request goes over all its messages.
+    columns = zip(*chain.from_iterable(map(_entries, live)), strict=True)
+    places: list[int | None] = list(next(columns))
+    if places[0] == -1:  # a made message is the first one
+        places[0] = None
+    return places, list(next(columns))
+
+
+_entries = attrgetter("entries")
+
+
+def _count(state: FoldState, live: Sequence[Unit], recalled: _Recalled) -> Count:
     """Returns the cost by our own count, by block."""
     options, prompt = state.options, state.prompt
     counter, once = options.counter, options.framing(prompt.end)
@@ -86,16 +103,20 @@ def _count(state: FoldState, recalled: _Recalled) -> Count:
     blocks["summary"] = prompt.digest_tokens
     blocks["recalled"] = recalled.tokens
     blocks["turns"] = state.totals.turn_tokens + framing
-    exact = counter.exact and not any(options.extras) and all(_is_plain(unit) for unit in state.live)
+    exact = counter.exact and not any(options.extras) and all(_is_plain(unit) for unit in live)
     ceiling = state.totals.ceiling + once.ceiling + recalled.ceiling
     return Count(sum(blocks.values()), ceiling, exact, blocks)
 
 
-def _put_recalled(state: FoldState, recall: Recall, messages: list[Any]) -> _Recalled:
+def _put_recalled(
+    state: FoldState, live: Sequence[Unit], recall: Recall, messages: list[Any]
+) -> _Recalled:
     """Puts recalled passages in front of the newest question, if any bear on it and they fit."""
     options, log = state.options, state.trims.log
-    position, entry = _newest_question(state.live)
-    if not log or entry is None or not options.policy.recall_share:
+    if not log or not options.policy.recall_share:
+        return _NOTHING
+    position, entry = _newest_question(live)
+    if entry is None:
         return _NOTHING
     content = entry.message["content"]
     if without_recalled(content) is not content:  # the caller sends a fitted request again
