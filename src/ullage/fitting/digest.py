@@ -212,11 +212,10 @@ def write(
     return write_block(task, lines), replace(digest, written=lines, values=values)
 
 
-def expected(digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True) -> int:
-    """Estimates how many of `room` tokens the next block will use."""
+def expected(digest: Digest, room: int, tokens: int, *, steady: bool = True) -> int:
+    """Estimates how many of `room` tokens the next block will use; the last one uses `tokens`."""
     if not steady or room < STEADY:
         return room
-    tokens = count(write_block(clean_task(digest.task), digest.written))
     return int(FRESH * room if _full(digest, tokens, room) else tokens + GROWTH * room)
 
 

@@ -35,8 +35,8 @@ def scan_fields(text: str, most: int = MOST) -> list[tuple[str, str]]:
     if not text.startswith(("{", "[")) or '":' not in text:
         return []
     # A string that contains JSON has its quotation marks escaped.
-    pairs = _PAIR.findall(text.replace('\\"', '"'))
-    return [(name_of(key), clean(string or number)) for key, string, number in pairs[:most]]
+    pairs = islice(_PAIR.finditer(text.replace('\\"', '"')), most)
+    return [(name_of(pair[1]), clean(pair[2] or pair[3])) for pair in pairs]
 
 
 def list_fields(value: Any, most: int = MOST) -> list[tuple[str, str]]:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ullage.tokens import Cost, Counter
 
 
+_new = tuple.__new__
+"""Makes a named tuple of all its fields, in half the time of a call of its class. A message makes five."""
+
+
 def price(state: FoldState, message: Message) -> tuple[Waiting, Cost]:
     """Returns the calls without a result after this message, and the cost of the message.
 
@@ -144,19 +148,21 @@ def _append_turn(
     elif waiting:  # the message makes calls
         role = "step"
         steps = number = steps + 1
-    return FoldState(
+    fields = (
         state.options,
         state.history.added(message),
         state.marks,
         state.units if state.newest is None else state.units.added(state.newest),
-        Unit(role, (entry,), exchange, number, pinned, priority),
+        _new(Unit, (role, (entry,), exchange, number, pinned, priority, 0)),
         waiting,
         _with_turn(state.totals, entry, 0 if waiting else entry.tokens),
-        Position(exchange, steps, place, task),
+        _new(Position, (exchange, steps, place, task)),
         state.prompt,
         state.trims,
         recall_room,
+        False,
     )
+    return _new(FoldState, fields)
 
 
 def _result_entry(options: Options, place: int, message: Message, cost: Cost) -> Entry:
@@ -168,7 +174,7 @@ def _result_entry(options: Options, place: int, message: Message, cost: Cost) ->
         and policy.preserve_errors
         and is_error(text_of(message["content"]), policy.error_marks)
     )
-    return Entry(place, message, *cost, message, size, error)
+    return _new(Entry, (place, message, *cost, message, size, error, ""))
 
 
 def _append_result(
@@ -181,7 +187,7 @@ def _append_result(
     """Returns the state after a tool result, which joins the step of its call."""
     assert state.newest is not None  # noqa: S101 - `price` has found the call that this answers
     _, entries, exchange, step, was_pinned, before, loose = state.newest
-    unit = Unit(
+    fields = (
         "step",
         (*entries, entry),
         exchange,
@@ -190,7 +196,7 @@ def _append_result(
         max(before, priority),
         max(loose, entry.size),
     )
-    return _with_newest(state, entry, unit, waiting)
+    return _with_newest(state, entry, _new(Unit, fields), waiting)
 
 
 def _append_to_newest(state: FoldState, entry: Entry, newest: Unit, waiting: Waiting) -> FoldState:
@@ -200,7 +206,7 @@ def _append_to_newest(state: FoldState, entry: Entry, newest: Unit, waiting: Wai
 
 def _with_newest(state: FoldState, entry: Entry, unit: Unit, waiting: Waiting) -> FoldState:
     """The state after a message that became the last entry of the newest unit."""
-    return FoldState(
+    fields = (
         state.options,
         state.history.added(entry.given),
         state.marks,
@@ -212,14 +218,16 @@ def _with_newest(state: FoldState, entry: Entry, unit: Unit, waiting: Waiting) -
         state.prompt,
         state.trims,
         state.recall_room,
+        False,
     )
+    return _new(FoldState, fields)
 
 
 def _with_turn(totals: Totals, entry: Entry, talk: int) -> Totals:
     """Returns the totals with one more message; `talk` is the number of its tokens that are talk."""
     given, ceiling, turns, turn_tokens, talked, said = totals
     tokens = entry.tokens
-    return Totals(
+    fields = (
         given + tokens,
         ceiling + entry.ceiling,
         turns + 1,
@@ -227,6 +235,7 @@ def _with_turn(totals: Totals, entry: Entry, talk: int) -> Totals:
         talked + talk,
         said + tokens,
     )
+    return _new(Totals, fields)
 
 
 def _append_system(state: FoldState, message: Message, cost: Cost) -> FoldState:

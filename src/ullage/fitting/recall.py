@@ -82,10 +82,17 @@ class Recall:
         """
         key = (asked, history[asked]["content"], len(log), log[-1], room)
         if self._chosen[0] != key:
-            index = self._indexed(history, log)
-            ranked = relevant(history, asked, index) if room >= LEAST_TOKENS else ()
-            self._chosen = (key, quote(history, index, ranked, room, lambda text: counter.text(text).ceiling))
+            self._chosen = (key, self._choose(history, asked, counter, log, room))
         return self._chosen[1]
+
+    def _choose(
+        self, history: Sequence[Message], asked: int, counter: Counter, log: Sequence[Done], room: int
+    ) -> Quotation | None:
+        if room < LEAST_TOKENS:
+            return None
+        index = self._indexed(history, log)
+        ranked = relevant(history, asked, index)
+        return quote(history, index, ranked, room, lambda text: counter.text(text).ceiling)
 
     def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
         """Returns the index of the logged messages; reads only what is new since the last call."""

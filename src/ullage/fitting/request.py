@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.call_pairs import unanswered
@@ -11,14 +9,13 @@ from ullage.errors import ContextOverflowError
 from ullage.fitting.fold import commit, room_to_recall
 from ullage.fitting.recall import with_quotation
 from ullage.fitting.result import FitRecord, Fitted
+from ullage.fitting.series import Series
 from ullage.fitting.units import first_system
 from ullage.messages import without_recalled
 from ullage.tokens import Cost, Count
 from ullage.tokens.request_count import BLOCKS, is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ullage.fitting.recall import Recall
     from ullage.fitting.state import FoldState
     from ullage.fitting.units import Entry, Unit
@@ -35,7 +32,43 @@ class _Recalled(NamedTuple):
 _NOTHING = _Recalled(0, 0, ())
 
 
-def make_request(state: FoldState, recall: Recall, trimmed: FoldState | None = None) -> Fitted[Any]:
+class Sent:
+    """The messages of the last request, so that the next request of a window only adds what is new."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._units: Series[Unit] = Series()
+        self._places: list[int | None] = []
+        self._messages: list[Any] = []
+        self._plain = True
+
+    def take(self, state: FoldState) -> tuple[list[int | None], list[Any], bool]:
+        """Returns the places of the messages at a state, None for one that fitting made, and the messages.
+
+        The bool is True if all messages are plain text.
+        """
+        units = state.units
+        if not units.grew_from(self._units):
+            self._forget()  # a trim made other units
+        for unit in units[len(self._units) :]:
+            self._plain = self._plain and _is_plain(unit)
+            for entry in unit.entries:
+                self._places.append(entry.place if entry.place >= 0 else None)
+                self._messages.append(entry.message)
+        self._units = units
+        newest = state.newest
+        if newest is None:
+            return [], [], True
+        places = [entry.place if entry.place >= 0 else None for entry in newest.entries]
+        messages = [entry.message for entry in newest.entries]
+        return [*self._places, *places], [*self._messages, *messages], self._plain and _is_plain(newest)
+
+
+def make_request(
+    state: FoldState, recall: Recall, sent: Sent, trimmed: FoldState | None = None
+) -> Fitted[Any]:
     """Returns the request at this point. Raises ContextOverflowError if its mandatory part does not fit.
 
     `trimmed` is `commit(state)`, if the caller has it already.
@@ -47,10 +80,9 @@ def make_request(state: FoldState, recall: Recall, trimmed: FoldState | None = N
     if trimmed.is_trimmed and trimmed.totals.ceiling + options.once > options.limit:
         count = count_request(trimmed)
         raise ContextOverflowError(count.ceiling, options.given_limit, count.ceilings)
-    live = trimmed.live
-    sources, messages = _places_and_messages(live)
-    recalled = _put_recalled(trimmed, live, recall, messages)
-    own = _count(trimmed, live, recalled)
+    sources, messages, plain = sent.take(trimmed)
+    recalled = _put_recalled(trimmed, recall, messages)
+    own = _count(trimmed, plain, recalled)
     count = options.factor.count(own)
     before = state.totals.given + options.framing(state.prompt.given_end).tokens
     log = trimmed.trims.log
@@ -59,7 +91,7 @@ def make_request(state: FoldState, recall: Recall, trimmed: FoldState | None = N
         sources=sources,
         count=count,
         limit=options.given_limit,
-        changed=bool(log) or _is_rewritten(live),
+        changed=bool(log) or _is_rewritten(trimmed),
         dropped=trimmed.trims.dropped,
         truncated=trimmed.trims.shortened,
         tokens_before=options.factor.tokens(before),
@@ -74,26 +106,11 @@ def count_request(state: FoldState) -> Count:
 
     Calls may still wait for their results.
     """
-    return state.options.factor.count(_count(state, state.live, _NOTHING))
+    return state.options.factor.count(_count(state, all(map(_is_plain, state.live)), _NOTHING))
 
 
-def _places_and_messages(live: Sequence[Unit]) -> tuple[list[int | None], list[Any]]:
-    """Returns the places of the messages of these units, None for one that fitting made, and the messages."""
-    if not live:
-        return [], []
-    # Whole columns at once: every request goes over all its messages.
-    columns = zip(*chain.from_iterable(map(_entries, live)), strict=True)
-    places: list[int | None] = list(next(columns))
-    if places[0] == -1:  # a made message is the first one
-        places[0] = None
-    return places, list(next(columns))
-
-
-_entries = attrgetter("entries")
-
-
-def _count(state: FoldState, live: Sequence[Unit], recalled: _Recalled) -> Count:
-    """Returns the cost by our own count, by block."""
+def _count(state: FoldState, plain: bool, recalled: _Recalled) -> Count:
+    """Returns the cost by our own count, by block; `plain` is True if all messages are plain text."""
     options, prompt = state.options, state.prompt
     counter, once = options.counter, options.framing(prompt.end)
     framing = counter.request(system=prompt.end).tokens
@@ -103,19 +120,17 @@ def _count(state: FoldState, live: Sequence[Unit], recalled: _Recalled) -> Count
     blocks["summary"] = prompt.digest_tokens
     blocks["recalled"] = recalled.tokens
     blocks["turns"] = state.totals.turn_tokens + framing
-    exact = counter.exact and not any(options.extras) and all(_is_plain(unit) for unit in live)
+    exact = plain and counter.exact and not any(options.extras)
     ceiling = state.totals.ceiling + once.ceiling + recalled.ceiling
     return Count(sum(blocks.values()), ceiling, exact, blocks)
 
 
-def _put_recalled(
-    state: FoldState, live: Sequence[Unit], recall: Recall, messages: list[Any]
-) -> _Recalled:
+def _put_recalled(state: FoldState, recall: Recall, messages: list[Any]) -> _Recalled:
     """Puts recalled passages in front of the newest question, if any bear on it and they fit."""
     options, log = state.options, state.trims.log
     if not log or not options.policy.recall_share:
         return _NOTHING
-    position, entry = _newest_question(live)
+    position, entry = _newest_question(state)
     if entry is None:
         return _NOTHING
     content = entry.message["content"]
@@ -135,19 +150,21 @@ def _put_recalled(
     return _Recalled(cost.tokens - entry.tokens, cost.ceiling - entry.ceiling, quotation.places)
 
 
-def _newest_question(units: Sequence[Unit]) -> tuple[int, Entry | None]:
+def _newest_question(state: FoldState) -> tuple[int, Entry | None]:
     """Returns the last user message, and its position counted from the end of the messages."""
-    position = 0
-    for unit in reversed(units):
+    unit, position, before = state.newest, 0, len(state.units)
+    while unit is not None:
         position -= len(unit.entries)
         if unit.role == "user":
             return position, unit.entries[0]
+        before -= 1
+        unit = state.units[before] if before >= 0 else None
     return position, None
 
 
-def _is_rewritten(units: Sequence[Unit]) -> bool:
+def _is_rewritten(state: FoldState) -> bool:
     """Returns True if fitting changed or made the first system message."""
-    first = first_system(units)
+    first = first_system(state.live)
     return first is not None and first.form != ""
 
 

@@ -16,8 +16,6 @@ from ullage.text import split_outputs
 from ullage.tokens import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ullage.fitting.draft import Draft, Edit
     from ullage.fitting.policy import Pass
     from ullage.fitting.series import Done
@@ -40,7 +38,8 @@ def trim(draft: Draft) -> Draft:
 def _setting_aside(draft: Draft) -> Draft:
     """Returns the draft with the expected cost of the digest, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
-    digest = expected(draft.digest, draft.digest_room, _block_cost(draft), steady=draft.steady)
+    now = system - draft.prompt_ceiling
+    digest = expected(draft.digest, draft.digest_room, now, steady=draft.steady)
     return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
@@ -196,9 +195,11 @@ def _with_digest(draft: Draft) -> Draft:
     counter, limit = draft.options.counter, draft.options.limit
     bare = draft.ceiling - draft.set_aside
     room = min(draft.digest_room, limit - bare)
+    place = _BlockPlace(draft.units, counter)
+    measure = draft.measure if draft.digest_room < STEADY else place.measure
     while True:
-        block, known = write(digest, room, _block_cost(draft), steady=draft.steady)
-        units, added = _with_block(draft.units, block, counter)
+        block, known = write(digest, room, measure, steady=draft.steady)
+        units, added = place.put(block)
         ceiling = bare + added.ceiling
         if ceiling <= limit or not block:
             return draft._replace(
@@ -212,15 +213,26 @@ def _with_digest(draft: Draft) -> Draft:
         room -= max(16, ceiling - limit)
 
 
-def _block_cost(draft: Draft) -> Callable[[str], int]:
-    """Returns the function that tells the most that a block costs.
+class _BlockPlace:
+    """The place of the block in a request. It keeps its last result: the block that fits is put there.
 
     A large block is counted where it will stand: then the count of the whole message is known as well.
     """
-    if draft.digest_room < STEADY:
-        return draft.measure
-    units, counter = draft.units, draft.options.counter
-    return lambda block: _with_block(units, block, counter)[1].ceiling
+
+    def __init__(self, units: tuple[Unit, ...], counter: Counter) -> None:
+        self._units = units
+        self._counter = counter
+        self._last: tuple[str | None, tuple[tuple[Unit, ...], Cost]] = (None, (units, Cost(0, 0)))
+
+    def put(self, block: str) -> tuple[tuple[Unit, ...], Cost]:
+        """Returns the units with the block, and the cost that it adds."""
+        if self._last[0] != block:
+            self._last = (block, _with_block(self._units, block, self._counter))
+        return self._last[1]
+
+    def measure(self, block: str) -> int:
+        """Returns the most that the block costs."""
+        return self.put(block)[1].ceiling
 
 
 def _has_digest(draft: Draft) -> bool:
