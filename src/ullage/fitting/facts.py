@@ -86,6 +86,8 @@ Found: TypeAlias = tuple[Kind, str, str, str]
 LABEL_CHARS = 100
 ARGUMENT_CHARS, PHRASE_CHARS = 85, 60
 """Longest argument that a label shows: of one word, and of several words."""
+ROWS = 12
+"""The most values with one name that are read from a result: the first rows of a listing tell what it is."""
 USER, ASSISTANT = "user", "assistant"
 """Labels of lines that quote the user or the assistant. A tool's label has parentheses."""
 OUTPUT = "output()"
@@ -265,7 +267,11 @@ def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
 
 def _from_fields(fields: list[tuple[str, str]], line: str) -> list[Found]:
     found: list[Found] = []
+    often: dict[str, int] = {}
     for key, value in fields:
+        number = often[key] = often.get(key, 0) + 1
+        if number > ROWS:  # a listing goes on
+            continue
         if len(value) > VALUE_CHARS:
             found += [(Kind.FOUND, line, group_of(word), word) for word in words(value)]
         else:

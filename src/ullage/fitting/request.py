@@ -139,7 +139,8 @@ def _put_recalled(state: FoldState, recall: Recall, messages: list[Any]) -> _Rec
     # Passages are chosen for a question, and again after a trim; in between a tool loop keeps their room.
     is_fresh = state.is_trimmed or state.is_question
     room = room_to_recall(state) if is_fresh else state.recall_room
-    quotation = recall.quotation(state.history, entry.place, options.counter, log, room)
+    task = state.trims.digest.task or ""
+    quotation = recall.quotation(state.history, entry.place, options.counter, log, room, task)
     if quotation is None:
         return _NOTHING
     asking = with_quotation(entry.message, quotation.text)
