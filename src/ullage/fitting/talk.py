@@ -66,7 +66,12 @@ def sentences(text: str) -> list[str]:
         parts.append(text[at : stop.start() + 1])
         at = stop.end()
     parts.append(text[at:])
-    return [bare for part in parts if len(bare := _MARKS.sub("", part, 1).strip()) > 2]
+    return [bare for part in parts if len(bare := _without_marks(part.strip())) > 2]
+
+
+def _without_marks(part: str) -> str:
+    """Returns a sentence without the marks of a heading, a list or a quotation in front of it."""
+    return part if part[:1].isalpha() else _MARKS.sub("", part, 1).strip()
 
 
 class Told(NamedTuple):
