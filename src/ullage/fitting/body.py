@@ -18,7 +18,7 @@ from ullage.fitting.fold_path import FoldPath
 from ullage.fitting.options import Extras, make_options
 from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
-from ullage.fitting.request import Sent, make_request
+from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
 from ullage.intake import copied, kind_of, plain, plural
 from ullage.target import Target, target_of
@@ -136,7 +136,7 @@ class RequestWindow:
         self._policy, self._factor = checked_policy(policy), factor
         self._reading: _Reading | None = None
         self._path: FoldPath | None = None
-        self._recall, self._sent = Recall(), Sent()
+        self._recall, self._last_request = Recall(), LastRequest()
 
     def __repr__(self) -> str:
         read = 0 if self._path is None else len(self._path.state.history)
@@ -169,7 +169,7 @@ class RequestWindow:
             path.add(reading.messages[index], joins=reading.origins[index].joins)
         state = path.state
         trimmed = None if state.waiting else path.trimmed()
-        fitted = make_request(state, self._recall, self._sent, trimmed)
+        fitted = make_request(state, self._recall, self._last_request, trimmed)
         return FittedRequest(body=self._written(body, reading, fitted), fitted=fitted)
 
     # Reading --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class _Recalled(NamedTuple):
 _NOTHING = _Recalled(0, 0, ())
 
 
-class Sent:
+class LastRequest:
     """The messages of the last request, so that the next request of a window only adds what is new."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Sent:
 
 
 def make_request(
-    state: FoldState, recall: Recall, sent: Sent, trimmed: FoldState | None = None
+    state: FoldState, recall: Recall, last: LastRequest, trimmed: FoldState | None = None
 ) -> Fitted[Any]:
     """Returns the request at this point. Raises ContextOverflowError if its mandatory part does not fit.
 
@@ -80,7 +80,7 @@ def make_request(
     if trimmed.is_trimmed and trimmed.totals.ceiling + options.once > options.limit:
         count = count_request(trimmed)
         raise ContextOverflowError(count.ceiling, options.given_limit, count.ceilings)
-    sources, messages, plain = sent.take(trimmed)
+    sources, messages, plain = last.take(trimmed)
     recalled = _put_recalled(trimmed, recall, messages)
     own = _count(trimmed, plain, recalled)
     count = options.factor.count(own)
