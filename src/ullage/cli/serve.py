@@ -44,6 +44,11 @@ def add_options(serve: ArgumentParser) -> None:
     serve.add_argument(
         "--window", type=positive_number, metavar="N", help="the window in tokens (default: each model's own)"
     )
+    serve.add_argument(
+        "--keep-bodies",
+        action="store_true",
+        help="show the texts of changed messages on the page; they stay in memory, without keys",
+    )
     serve.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
     store_option(serve, "the store of the bill")
 
@@ -64,6 +69,7 @@ def run(options: Namespace) -> int:
         upstream=options.upstream,
         model=options.model,
         window=options.window,
+        keep_bodies=options.keep_bodies,
     )
     with store.open(options.store) as kept:
         settings = load_trusted(options.config, kept.preferences, os.environ, Path.cwd())

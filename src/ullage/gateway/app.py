@@ -11,6 +11,7 @@ import orjson
 from ullage.broker.http import Transport
 from ullage.errors import UllageError
 from ullage.gateway import relay
+from ullage.gateway.activity import Activity
 from ullage.gateway.bill import GatewayBill
 from ullage.gateway.conversations import Conversations
 from ullage.gateway.exchange import Exchange
@@ -18,6 +19,7 @@ from ullage.gateway.gate import Gate
 from ullage.gateway.metrics import Metrics
 from ullage.gateway.model_list import find_model, list_models
 from ullage.gateway.openapi import document
+from ullage.gateway.page.site import PAGE_ROUTES, Page, wants_page
 from ullage.gateway.preparation import CallRoute, Preparation
 from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
 from ullage.gateway.request import ClientConnection, Disconnected, parse_object, read_body, received
@@ -75,9 +77,18 @@ class App:
     """The gateway as an ASGI application."""
 
     def __init__(
-        self, settings: Settings, kept: Store, table: Mapping[str, Upstream], *, is_open: bool = False
+        self,
+        settings: Settings,
+        kept: Store,
+        table: Mapping[str, Upstream],
+        *,
+        is_open: bool = False,
+        keep_bodies: bool = False,
     ) -> None:
-        """Takes the parts; `is_open` lets all programs on this machine in, even if keys exist."""
+        """Takes the parts; `is_open` lets all programs on this machine in, even if keys exist.
+
+        `keep_bodies` keeps the texts of changed messages for the page.
+        """
         self._settings = settings
         self._kept = kept
         self._table = table
@@ -87,6 +98,8 @@ class App:
         self._conversations = Conversations()
         self._transport = Transport()
         self._gate = Gate(None if is_open else kept.keys)
+        self._activity = Activity(keep_bodies=keep_bodies)
+        self._page = Page(settings, kept, self._gate, self._activity)
 
     async def open(self) -> None:
         """Opens the connections to the upstreams and the bill."""
@@ -108,8 +121,13 @@ class App:
             bill=self._bill,
             gate=self._gate,
             metrics=self.metrics,
+            activity=self._activity,
         )
         self._is_ready = True
+
+    def end_streams(self) -> None:
+        """Ends the streams to open pages, which would go on for ever."""
+        self._activity.close()
 
     async def close(self) -> None:
         """Closes what `open` opened; all calls are booked then."""
@@ -148,6 +166,7 @@ class App:
     async def _refuse(self, error: Refused, request: Received, api: ApiName | None, send: Outlet) -> None:
         self.metrics.add("ullage_refused_total", api or "none", error.kind)
         self.metrics.add("ullage_requests_total", api or "none", str(KINDS[error.kind].status))
+        self._activity.refuse(request, api, error)
         if send.is_begun:  # only the bill failed, after the whole answer
             sys.stderr.write(f"ullage: request {request.id}: {error.message}\n")
             await relay.end(send)
@@ -194,12 +213,19 @@ class App:
         await self._send(GatewayAnswer(200, JSON, orjson.dumps(told)), request, send)
 
     async def front(self, connection: ClientConnection) -> None:
-        """Answers the probe with which clients begin."""
+        """Answers the probe with which clients begin; a browser gets the page."""
         request, _, send = connection
+        if wants_page(request):
+            await self._page.answer(connection)
+            return
         await self._gate.admit(request)
         await self._send(
             GatewayAnswer(200, TEXT, b"Ullage gateway: /openapi.json describes it\n"), request, send
         )
+
+    async def page(self, connection: ClientConnection) -> None:
+        """Answers a request of the page."""
+        await self._page.answer(connection)
 
     async def health(self, connection: ClientConnection) -> None:
         """Answers that the process runs."""
@@ -238,6 +264,7 @@ ROUTES: Mapping[str, HttpRoute] = {
     **VERSIONED,
     **{VERSION + path: route for path, route in VERSIONED.items()},
     "/tokenize": HttpRoute("POST", App.tokenize),
+    **{path: HttpRoute(route.method, App.page) for path, route in PAGE_ROUTES.items()},
     "/": HttpRoute("GET", App.front),
     "/healthz": HttpRoute("GET", App.health),
     "/readyz": HttpRoute("GET", App.ready),

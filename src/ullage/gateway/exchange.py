@@ -14,6 +14,7 @@ from ullage.broker.refusals import refusal
 from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
+from ullage.gateway.figures import GONE, Ending
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.tally import Tally
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ullage.broker.http import Reply, Transport
+    from ullage.gateway.activity import Activity
     from ullage.gateway.bill import BookedCall, GatewayBill, Held
     from ullage.gateway.gate import Caller, Gate
     from ullage.gateway.metrics import Metrics
@@ -61,6 +63,7 @@ class Exchange:
     bill: GatewayBill
     gate: Gate
     metrics: Metrics
+    activity: Activity
 
     async def run(self, connection: ClientConnection, call: CallRoute) -> None:
         """Answers one request.
@@ -84,6 +87,7 @@ class Exchange:
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         settled = await self._settled(outgoing, held, arrived)
         self._measure(call, outgoing, settled, arrived)
+        self.activity.record(request, outgoing, Ending(arrived.reply.status, settled, arrived.is_broken))
         await _finish(connection, outgoing, settled, arrived)
 
     async def _prepared(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
@@ -114,6 +118,8 @@ class Exchange:
                 return Arrived(reply, tally, None, is_broken=failure is not None)
         except BaseException as error:
             await self._abandon(call, sending.held, tally, error)
+            if isinstance(error, Disconnected):
+                self.activity.record(request, outgoing, Ending(GONE))
             raise
 
     async def _abandon(self, call: CallRoute, held: Held, tally: Tally | None, error: BaseException) -> None:

@@ -54,7 +54,7 @@ class Gate:
 
     async def admit(self, request: Received) -> Caller:
         """Returns the caller; raises Refused or KeyRefused if it may not use the gateway."""
-        if not await self._are_needed():
+        if not await self.needs_keys():
             return _admit_local(request)
         secret = _secret(request)
         digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
@@ -67,11 +67,11 @@ class Gate:
                 self._found.popitem(last=False)
         return caller
 
-    async def _are_needed(self) -> bool:
+    async def needs_keys(self) -> bool:
         """Returns True if a key was ever made; asks the store at most once a second until then."""
         if self._keys is not None and not self._exist and time.monotonic() - self._looked >= CACHED:
-            self._looked = time.monotonic()
             self._exist = await asyncio.to_thread(self._keys.exist)
+            self._looked = time.monotonic()  # only now: until then every other request asks the store too
         return self._exist
 
     async def _looked_up(self, secret: str) -> Caller:
@@ -90,7 +90,15 @@ def _secret(request: Received) -> str:
 
 
 def _admit_local(request: Received) -> Caller:
-    """Returns the caller; refuses everybody who is not on this machine."""
+    """Returns the caller; refuses everybody who is not on this machine, and pages in a browser."""
+    check_place(request)
+    if request.header("origin") or not is_direct(request):
+        raise Refused("forbidden", "A page in a browser may not use this gateway: use a program")
+    return LOCAL
+
+
+def check_place(request: Received) -> None:
+    """Refuses a client that is not on this machine, or that calls this machine by another name."""
     if not _is_local(request.client):
         raise Refused(
             "key",
@@ -99,9 +107,11 @@ def _admit_local(request: Received) -> Caller:
         )
     if not _is_local(_host(request.header("host"))):
         raise Refused("forbidden", "The request names another host: use http://127.0.0.1 as the address")
-    if request.header("origin") or request.header("sec-fetch-site") not in {"", "none", "same-origin"}:
-        raise Refused("forbidden", "A page in a browser may not use this gateway: use a program")
-    return LOCAL
+
+
+def is_direct(request: Received) -> bool:
+    """Returns False if a browser says that a page of another site sends the request."""
+    return request.header("sec-fetch-site") in {"", "none", "same-origin"}
 
 
 @lru_cache(maxsize=1024)

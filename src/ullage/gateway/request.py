@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from dataclasses import dataclass, field
 from random import getrandbits
@@ -47,6 +48,8 @@ class Received:
     client: str
     """The address of the client's machine."""
     id: str = field(default_factory=lambda: f"{getrandbits(128):032x}")
+    begun: float = field(default_factory=time.monotonic)
+    """The time at which it came, on the monotonic clock."""
 
     def header(self, name: str) -> str:
         """Returns the value of a header, empty if it is missing."""

@@ -49,6 +49,8 @@ class ServerOptions:
     """The configured model that answers under every name."""
     window: int | None = None
     """The window of all models; None for each model's own."""
+    keep_bodies: bool = False
+    """True to keep the texts of changed messages in memory, for the page."""
     is_open: bool = False
     """True for a gateway of one agent, which every program on this machine may use although keys exist."""
 
@@ -88,7 +90,8 @@ async def running(
     async with AsyncExitStack() as closing:
         closing.callback(listener.close)
         table = await _table(options, settings, environ, tell, closing)
-        server = make_server(App(settings, kept, table, is_open=options.is_open))
+        app = App(settings, kept, table, is_open=options.is_open, keep_bodies=options.keep_bodies)
+        server = make_server(app)
         task = asyncio.get_running_loop().create_task(server.serve([listener]))
         url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
         try:
@@ -113,6 +116,11 @@ def make_server(app: App) -> Any:
         def capture_signals(self) -> Iterator[None]:
             """Takes no signals."""
             yield
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Stops in order; pages that are open do not delay it."""
+            app.end_streams()
+            await super().shutdown(sockets)
 
     return Server(
         uvicorn.Config(
@@ -230,7 +238,7 @@ def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> 
         yield f"{whose} → {model}{address(endpoint.url)}{window}"
         if upstream.billed_as == EMBEDDED:
             yield ABOUT.replace("\n", " ")
-    yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place})"
+    yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place}; in a browser: {place}/)"
     if not has_keys and not is_loopback(place):
         yield "other machines are refused until a gateway key exists: ullage keys create NAME"
 

@@ -1,0 +1,76 @@
+"""Prefix reuse: the share of a request that repeats the beginning of the one before it.
+
+A provider's prompt cache can reuse at most this share. Messages that did not change are the same objects in
+both requests, so a comparison costs a few microseconds, and only new messages are measured.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage.messages import arguments_text, calls_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ullage.fitting.result import Fitted
+    from ullage.messages import Message
+
+FRAME = 20
+"""Characters that stand for the role and the marks of a message."""
+
+
+class SentMessages(NamedTuple):
+    """The messages of a request, and the characters of each."""
+
+    tools: int
+    """Tokens of the tool definitions, which stand before the messages."""
+    messages: Sequence[Message]
+    sizes: list[int]
+
+
+class PrefixReuse:
+    """The newest request of each conversation, for comparison with the next one.
+
+    The messages are those that the window of the conversation keeps too. They are compared and never shown.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Takes the most conversations that are remembered; the one used longest ago is forgotten first."""
+        self._most = most
+        self._newest: OrderedDict[str, SentMessages] = OrderedDict()
+
+    def share(self, conversation: str, fitted: Fitted[Any]) -> float | None:
+        """Returns the share of a request that the one before it began with; None for the first request."""
+        before = self._newest.get(conversation)
+        same = 0 if before is None else _same(before.messages, fitted.messages)
+        known = [] if before is None else before.sizes[:same]
+        sizes = known + [_size(message) for message in fitted.messages[same:]]
+        tools = fitted.count.breakdown.get("tools", 0)
+        self._newest[conversation] = SentMessages(tools, fitted.messages, sizes)
+        self._newest.move_to_end(conversation)
+        if len(self._newest) > self._most:
+            self._newest.popitem(last=False)
+        if before is None:
+            return None
+        if before.tools != tools:
+            return 0.0
+        tokens = max(1, fitted.count.tokens)
+        return (tools + (tokens - tools) * sum(known) / max(1, sum(sizes))) / tokens
+
+
+def _same(before: Sequence[Message], now: Sequence[Message]) -> int:
+    """Returns the number of messages at the beginning that are equal."""
+    same = 0
+    for old, new in zip(before, now, strict=False):
+        if old is not new and old != new:
+            break
+        same += 1
+    return same
+
+
+def _size(message: Message) -> int:
+    """Returns the characters of a message, without media."""
+    calls = sum(len(arguments_text(call)) for call in calls_of(message))
+    return FRAME + len(text_of(message.get("content"))) + calls
