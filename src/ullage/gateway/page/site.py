@@ -162,7 +162,7 @@ class Page:
             is_new.clear()
             news = self._activity.news(after)
             if news is None:  # the browser has missed some
-                await _send_part(send, event("reset", {}))
+                await send_part(send, event("reset", {}))
                 return
             parts = [event("news", news_json(news), news.number)] if news.number > after else []
             after = news.number
@@ -170,7 +170,7 @@ class Page:
             if money is not sent:
                 parts.append(event("money", money))
                 sent = money
-            await _send_part(send, b"".join(parts) or b": still here\n\n")
+            await send_part(send, b"".join(parts) or b": still here\n\n")
             try:
                 async with asyncio.timeout(BEAT):
                     await is_new.wait()
@@ -262,7 +262,7 @@ async def _send_cookie(connection: ClientConnection, token: str, seconds: float)
     await _send(connection, GatewayAnswer(200, headers, b"{}"))
 
 
-async def _send_part(send: Send, data: bytes) -> None:
+async def send_part(send: Send, data: bytes) -> None:
     """Sends a part of a stream; a browser that does not take it in time is dropped, not buffered."""
     try:
         async with asyncio.timeout(SLOWEST):
