@@ -89,8 +89,12 @@ def serving(
     window: int | None = 100_000,
     config: str = "",
     keep_bodies: bool = False,
+    buffer: int = 0,
 ) -> Iterator[Gateway]:
-    """A running gateway, for the address of an upstream or a table of upstreams."""
+    """A running gateway, for the address of an upstream or a table of upstreams.
+
+    `buffer` is the number of bytes that the system takes from it before a client reads; 0 for the default.
+    """
     table = any_model_at(upstream, window, {}) if isinstance(upstream, str) else upstream
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.toml")
@@ -100,6 +104,8 @@ def serving(
             app = App(settings, kept, table, keep_bodies=keep_bodies)
             server = make_server(app)
             listener = socket.create_server(("127.0.0.1", 0))
+            if buffer:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
             thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="gateway")
             thread.start()
             try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -22,16 +24,23 @@ from ullage import store
 from ullage.config import load
 from ullage.cost.book import Account, Reservation
 from ullage.cost.keys import Limits
+from ullage.fitting.body import RequestWindow
 from ullage.fitting.policy import ChangeKind
 from ullage.gateway import kept_texts
 from ullage.gateway.activity import MOST_CONVERSATIONS, MOST_SEEN, Activity
+from ullage.gateway.bill import BookedCall
+from ullage.gateway.conversations import Identity
+from ullage.gateway.figures import Ending
 from ullage.gateway.gate import Gate
 from ullage.gateway.page import login, money, site
 from ullage.gateway.page.login import Logins
 from ullage.gateway.page.view import REASONS
+from ullage.gateway.preparation import Outgoing
 from ullage.gateway.refusals import Refused
-from ullage.gateway.request import Disconnected, Received
-from ullage.usage import LedgerEntry
+from ullage.gateway.request import Received
+from ullage.gateway.server import GRACE
+from ullage.target import Target
+from ullage.usage import LedgerEntry, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -477,14 +486,66 @@ def test_only_so_many_pages_are_open_at_once(monkeypatch: pytest.MonkeyPatch) ->
         assert until(lambda: gateway.ask("/page/events", method="HEAD").status == 200)
 
 
-def test_a_browser_that_takes_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "SLOWEST", 0.01)
+def test_a_browser_that_takes_nothing_is_dropped_and_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "SLOWEST", 0.1)
+    with socket.socket() as browser:
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        with serving("http://127.0.0.1:9", buffer=4_096) as gateway:
+            browser.connect(("127.0.0.1", gateway.port))
+            after = state_of(gateway)["number"]
+            browser.sendall(f"GET /page/events?after={after} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            assert until(lambda: gateway.app._activity.watchers == 1)
+            connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)
 
-    async def stuck(_: Any) -> None:
-        await asyncio.Event().wait()
+            def is_dropped() -> bool:
+                for _ in range(50):
+                    connection.request("GET", "/v1/" + "nothing" * 30)
+                    connection.getresponse().read()
+                return gateway.app._activity.watchers == 0
 
-    with pytest.raises(Disconnected):
-        asyncio.run(site.send_part(stuck, b"data"))
+            assert until(is_dropped)
+            connection.close()
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < GRACE
+
+
+def test_recording_costs_the_same_however_long_the_history_is() -> None:
+    """Compares the least CPU time of many calls, which a busy machine does not change."""
+    request = Received("POST", "/v1/chat/completions", "", {"user-agent": "boat/1"}, "127.0.0.1")
+    ending = Ending(200, BookedCall(Usage(prompt=5, completion=5), (), Decimal("0.001")))
+
+    def least(steps: int) -> float:
+        window = RequestWindow("openai.chat", model=MODEL, limit=1_000_000)
+        sent = [outgoing(window.fit(loop_chat(number))) for number in (steps - 1, steps)]
+        activity, times = Activity(), []
+        for _ in range(300):
+            for each in sent:
+                begun = time.thread_time()
+                activity.record(request, each, ending)
+                times.append(time.thread_time() - begun)
+        return min(times)
+
+    assert least(200) < 4 * least(5)
+
+
+def outgoing(fitted: Any) -> Outgoing:
+    target = Target(model=MODEL, api="openai.chat")
+    upstream: Any = None
+    return Outgoing(
+        upstream=upstream,
+        model=MODEL,
+        target=target,
+        data=b"",
+        count=fitted.count,
+        estimate=fitted.fitted.estimate,
+        limit=fitted.limit,
+        most_output=None,
+        identity=Identity("", target, fitted.limit, "name"),
+        fitted=fitted,
+        unread="",
+        is_lowered=False,
+        is_streamed=False,
+    )
 
 
 # Money

@@ -26,8 +26,10 @@ class SentMessages(NamedTuple):
 
     tools: int
     """Tokens of the tool definitions, which stand before the messages."""
-    messages: Sequence[Message]
+    messages: list[Message]
     sizes: list[int]
+    total: int
+    """The sum of the sizes."""
 
 
 class PrefixReuse:
@@ -43,12 +45,14 @@ class PrefixReuse:
 
     def share(self, conversation: str, fitted: Fitted[Any]) -> float | None:
         """Returns the share of a request that the one before it began with; None for the first request."""
+        count, messages = fitted.count, list(fitted.messages)
+        tools = count.breakdown.get("tools", 0)
         before = self._newest.get(conversation)
-        same = 0 if before is None else _same(before.messages, fitted.messages)
-        known = [] if before is None else before.sizes[:same]
-        sizes = known + [_size(message) for message in fitted.messages[same:]]
-        tools = fitted.count.breakdown.get("tools", 0)
-        self._newest[conversation] = SentMessages(tools, fitted.messages, sizes)
+        sizes, known = ([], 0) if before is None else _known_sizes(before, messages)
+        new = [_size(message) for message in messages[len(sizes) :]]
+        total = known + sum(new)
+        sizes += new
+        self._newest[conversation] = SentMessages(tools, messages, sizes, total)
         self._newest.move_to_end(conversation)
         if len(self._newest) > self._most:
             self._newest.popitem(last=False)
@@ -56,8 +60,21 @@ class PrefixReuse:
             return None
         if before.tools != tools:
             return 0.0
-        tokens = max(1, fitted.count.tokens)
-        return (tools + (tokens - tools) * sum(known) / max(1, sum(sizes))) / tokens
+        tokens = max(1, count.tokens)
+        return (tools + (tokens - tools) * known / max(1, total)) / tokens
+
+
+def _known_sizes(before: SentMessages, now: list[Message]) -> tuple[list[int], int]:
+    """Returns the sizes of the messages that both requests begin with, and their sum.
+
+    Most requests only add messages. Then the list of sizes is used again, because nobody needs the old one.
+    """
+    length = len(before.messages)
+    if now[:length] == before.messages:
+        return before.sizes, before.total
+    same = _same(before.messages, now)
+    sizes = before.sizes[:same]
+    return sizes, sum(sizes)
 
 
 def _same(before: Sequence[Message], now: Sequence[Message]) -> int:

@@ -15,6 +15,7 @@ from ullage.broker.proxy import is_loopback
 from ullage.errors import ConfigurationError
 from ullage.extras import require
 from ullage.gateway.app import App
+from ullage.gateway.page.site import PAGE
 from ullage.gateway.upstream import Upstream
 from ullage.gateway.upstreams import ANY, any_model_at, configured_models
 from ullage.session.endpoint import open_provider_of
@@ -118,8 +119,12 @@ def make_server(app: App) -> Any:
             yield
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            """Stops in order; pages that are open do not delay it."""
+            """Stops in order; open pages do not delay it, not even those that take nothing any more."""
             app.end_streams()
+            connections: Any = self.server_state.connections
+            for connection in connections:
+                if connection.transport.is_closing() and connection.scope["path"].startswith(PAGE):
+                    connection.transport.abort()
             await super().shutdown(sockets)
 
     return Server(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ullage.gateway.request import ClientConnection, Received, Send
     from ullage.store import Store
 
+PAGE = "/page/"
+"""The beginning of all paths of the page but its address."""
 BEAT = 2.0
 """Seconds after which a stream without news sends a sign of life, and looks at the ledger again."""
 GATHERED = 0.1
@@ -73,9 +75,9 @@ class PageFile(NamedTuple):
 
 FILES: Mapping[str, PageFile] = {
     "/": PageFile("page.html", "text/html; charset=utf-8"),
-    "/page/page.css": PageFile("page.css", "text/css; charset=utf-8"),
-    "/page/page.js": PageFile("page.js", "text/javascript; charset=utf-8"),
-    "/page/icon.svg": PageFile("icon.svg", "image/svg+xml"),
+    f"{PAGE}page.css": PageFile("page.css", "text/css; charset=utf-8"),
+    f"{PAGE}page.js": PageFile("page.js", "text/javascript; charset=utf-8"),
+    f"{PAGE}icon.svg": PageFile("icon.svg", "image/svg+xml"),
 }
 
 
@@ -224,11 +226,11 @@ class PageRoute(NamedTuple):
 
 PAGE_ROUTES: Mapping[str, PageRoute] = {
     **{path: PageRoute("GET", Page.send_file) for path in FILES},
-    "/page/state": PageRoute("GET", Page.send_state),
-    "/page/texts": PageRoute("GET", Page.send_texts),
-    "/page/events": PageRoute("GET", Page.stream_events),
-    "/page/login": PageRoute("POST", Page.log_in),
-    "/page/logout": PageRoute("POST", Page.log_out),
+    f"{PAGE}state": PageRoute("GET", Page.send_state),
+    f"{PAGE}texts": PageRoute("GET", Page.send_texts),
+    f"{PAGE}events": PageRoute("GET", Page.stream_events),
+    f"{PAGE}login": PageRoute("POST", Page.log_in),
+    f"{PAGE}logout": PageRoute("POST", Page.log_out),
 }
 
 
