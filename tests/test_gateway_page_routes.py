@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import socket
 import threading
 import time
@@ -36,7 +37,7 @@ from ullage.gateway.page import login, money, site
 from ullage.gateway.page.login import Logins
 from ullage.gateway.page.view import REASONS
 from ullage.gateway.preparation import Outgoing
-from ullage.gateway.refusals import Refused
+from ullage.gateway.refusals import KINDS, Refused
 from ullage.gateway.request import Received
 from ullage.gateway.server import GRACE
 from ullage.target import Target
@@ -123,6 +124,7 @@ def test_programs_get_the_plain_answer_and_browsers_the_page() -> None:
         for path in ("/page/page.css", "/page/page.js", "/page/icon.svg"):
             assert path.encode() in page.body
             assert gateway.ask(path).status == 200
+        assert gateway.ask("/page/state/").status == gateway.ask("/page/page.css/").status == 200
         assert gateway.ask("/page/other").status == 404
         assert gateway.ask("/page/login").status == 405
 
@@ -314,7 +316,8 @@ def test_the_state_has_figures_and_no_texts() -> None:
     newest = conversation["newest"]
     assert (conversation["requests"], len(state["requests"])) == (12, 12)
     assert sum(newest["blocks"].values()) == newest["tokens"] <= newest["limit"] < newest["before"]
-    assert newest["kept"] == newest["given"] - newest["dropped"]
+    assert newest["given"] == 26
+    assert newest["dropped"] + newest["truncated"] > 0
     assert conversation["trims"] == sum(bool(each["changes"]) for each in state["requests"]) > 0
     (change, *_) = next(each["changes"] for each in state["requests"] if each["changes"])
     assert (change["role"], change["tool"]) == ("tool", "read")
@@ -324,8 +327,13 @@ def test_the_state_has_figures_and_no_texts() -> None:
     assert (refusal["kind"], refusal["status"]) == ("overflow", 400)
 
 
-def test_every_kind_of_change_has_a_reason() -> None:
+def test_every_kind_of_change_and_of_refusal_has_words() -> None:
     assert REASONS.keys() == set(get_args(ChangeKind))
+    with serving("http://127.0.0.1:9") as gateway:
+        script = gateway.ask("/page/page.js").body.decode()
+    table = re.search(r"const KINDS = \{(.*?)\}", script, re.DOTALL)
+    assert table is not None
+    assert set(re.findall(r'^\s+"?([\w -]+?)"?:', table[1], re.MULTILINE)) == KINDS.keys()
 
 
 def test_reuse_is_the_share_of_the_request_before() -> None:

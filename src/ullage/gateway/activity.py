@@ -142,7 +142,6 @@ class Activity:
             blocks=count.breakdown,
             before=count.tokens if fitted is None else fitted.tokens_before,
             given=0 if fitted is None else len(fitted.record.history),
-            kept=0 if fitted is None else len(fitted.messages),
             dropped=0 if fitted is None else fitted.dropped,
             truncated=0 if fitted is None else fitted.truncated,
             recalled=0 if fitted is None else len(fitted.recalled),

@@ -83,9 +83,7 @@ class SeenRequest:
     before: int
     """Tokens of the request as it came."""
     given: int
-    """Messages of the request as it came."""
-    kept: int
-    """Messages of the request as it was sent, those in a shorter form included."""
+    """Messages of the request as it came; 0 if its form is unknown."""
     dropped: int
     truncated: int
     recalled: int

@@ -99,7 +99,7 @@ class Page:
         """Answers one request; refusals are not part of the activity, because the page is not."""
         request = connection.request
         try:
-            await PAGE_ROUTES[request.path].handle(self, connection)
+            await PAGE_ROUTES[_path(request)].handle(self, connection)
         except Refused as error:
             await _send(connection, answer(error, None, request.id))
         except UllageError as error:
@@ -111,7 +111,7 @@ class Page:
         """Answers with a file of the page."""
         if not await self._gate.needs_keys():
             check_neighbour(connection.request)
-        file = FILES[connection.request.path]
+        file = FILES[_path(connection.request)]
         headers = {"content-type": file.kind, "cache-control": "no-cache"}
         await _send(connection, GatewayAnswer(200, headers, _read(file.name)))
 
@@ -237,6 +237,11 @@ PAGE_ROUTES: Mapping[str, PageRoute] = {
 @cache
 def _read(name: str) -> bytes:
     return files(__package__).joinpath("files", name).read_bytes()
+
+
+def _path(request: Received) -> str:
+    """Returns a path without a final slash."""
+    return request.path.rstrip("/") or "/"
 
 
 def _number(text: str) -> int:

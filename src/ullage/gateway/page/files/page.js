@@ -3,6 +3,8 @@
 
 const PAGE_OF_REQUESTS = 30;
 const MOST_ERRORS = 60;
+const MOST_SEEN = 500;
+const MOST_CONVERSATIONS = 200;
 const MOST_CARDS = 12;
 const RETRY = 2000;
 
@@ -23,6 +25,23 @@ const SCOPES = {
   "key-minute": "this minute",
   key: "in all",
   session: "conversation",
+};
+const KINDS = {
+  overflow: "request too long",
+  invalid: "invalid request",
+  key: "wrong or missing key",
+  forbidden: "not allowed",
+  model: "unknown model",
+  path: "unknown address",
+  method: "wrong method",
+  slow: "request too slow",
+  "too large": "request too large",
+  rate: "too many requests",
+  cap: "cap reached",
+  "set-up": "not set up",
+  store: "store not available",
+  upstream: "upstream failed",
+  late: "upstream too late",
 };
 const GONE = 499;
 
@@ -323,17 +342,21 @@ function inside(request) {
     make(
       "p",
       {},
-      `${request.api}, ${request.is_streamed ? "streamed" : "in one piece"}, ${duration(request.seconds)}, ${used}, ` +
+      `${request.api}, ${request.is_streamed ? "streamed" : "not streamed"}, ${duration(request.seconds)}, ${used}, ` +
         `${dollars(request.cost)}, prefix reuse ${request.reuse === null ? "unknown" : percent(request.reuse)}.`,
     ),
-    make(
-      "p",
-      {},
-      `Kept ${whole.format(request.kept)} of ${plural(request.given, "message")}. Not sent any more: ` +
-        `${whole.format(request.dropped)}; in a shorter form: ${whole.format(request.truncated)}; quoted again: ` +
-        `${whole.format(request.recalled)}.`,
-    ),
   );
+  if (request.given) {
+    const kept = request.given - request.dropped;
+    box.append(
+      make(
+        "p",
+        {},
+        `Kept ${whole.format(kept)} of ${plural(request.given, "message")}, ${whole.format(request.truncated)} of them in a ` +
+          `shorter form. Recalled ${plural(request.recalled, "message")}.`,
+      ),
+    );
+  }
   if (request.unread) box.append(make("p", {}, `Forwarded unchanged: ${request.unread}`));
   if (request.changes.length) box.append(changeTable(request));
   if (request.has_texts) box.append(textButton(request, box));
@@ -370,13 +393,11 @@ function textButton(request, box) {
   button.addEventListener("click", async () => {
     const answer = await fetch(`/page/texts?request=${request.number}`);
     const texts = answer.ok ? await answer.json() : [];
+    const text = (title, words) => make("div", {}, make("h4", {}, title), make("pre", { tabindex: "0", "aria-label": title }, words));
     const made = texts.map((each) =>
-      make(
-        "div",
-        { class: "texts" },
-        make("div", {}, make("h4", {}, `#${each.place} before`), make("pre", { tabindex: "0" }, each.before)),
-        make("div", {}, make("h4", {}, `#${each.place} after`), make("pre", { tabindex: "0" }, each.after ?? "(not sent)")),
-      ),
+      each.after === null
+        ? make("div", { class: "texts" }, text(`Message #${each.place}, no longer sent`, each.before))
+        : make("div", { class: "texts" }, text(`Message #${each.place} before`, each.before), text("After", each.after)),
     );
     button.replaceWith(...(made.length ? made : [make("p", { class: "empty" }, "These texts are no longer kept.")]));
     box.querySelector("pre")?.focus();
@@ -548,17 +569,23 @@ function showErrors() {
   const refused = seen.refusals.map((refusal) => ({
     number: refusal.number,
     at: refusal.at,
-    title: `${refusal.status} ${refusal.kind}`,
+    title: `${refusal.status}, ${KINDS[refusal.kind] ?? refusal.kind}`,
     message: refusal.message,
     where: `${refusal.path} from ${refusal.client}, request ${refusal.id}`,
   }));
-  const all = [...failed, ...refused].sort((one, other) => other.number - one.number).slice(0, MOST_ERRORS);
+  const all = [...failed, ...refused].sort((one, other) => other.number - one.number);
+  const groups = [];
+  for (const each of all) {
+    const last = groups.at(-1);
+    if (last && last.title === each.title && last.message === each.message) last.times += 1;
+    else groups.push({ ...each, times: 1 });
+  }
   find("errors").replaceChildren(
-    ...all.map((each) =>
+    ...groups.slice(0, MOST_ERRORS).map((each) =>
       make(
         "li",
         {},
-        make("p", {}, time(each.at), " ", make("b", {}, each.title)),
+        make("p", {}, time(each.at), " ", make("b", {}, each.title), each.times > 1 ? `, ${whole.format(each.times)} times` : ""),
         each.message ? make("p", {}, each.message) : null,
         make("p", { class: "where" }, each.where),
       ),
@@ -570,9 +597,13 @@ function showErrors() {
 // Data
 
 function takeNews(news) {
-  for (const each of news.conversations) seen.conversations.set(each.id, each);
-  seen.requests = [...seen.requests, ...news.requests].slice(-500);
-  seen.refusals = [...seen.refusals, ...news.refusals].slice(-500);
+  for (const each of news.conversations) {
+    seen.conversations.delete(each.id);
+    seen.conversations.set(each.id, each); // the newest stands last
+  }
+  for (const id of [...seen.conversations.keys()].slice(0, -MOST_CONVERSATIONS)) seen.conversations.delete(id);
+  seen.requests = [...seen.requests, ...news.requests].slice(-MOST_SEEN);
+  seen.refusals = [...seen.refusals, ...news.refusals].slice(-MOST_SEEN);
   seen.totals = news.totals;
   seen.number = news.number;
 }
