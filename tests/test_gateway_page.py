@@ -11,6 +11,7 @@ from tests.browser import PHONE, needs_browser, opened
 from tests.gateway import CLAUDE, MODEL, Gateway, chat, priced, serving
 from tests.player import playing, sent_json
 from tests.test_gateway_fitting import loop_chat, loop_messages
+from tests.world import until
 from ullage.cost.keys import Limits
 
 if TYPE_CHECKING:
@@ -306,6 +307,29 @@ def test_motion_stops_for_people_who_ask_for_it() -> None:
             wait_live(tab)
             style = "getComputedStyle(document.querySelector('.gauge span')).transitionProperty"
             assert tab.page.evaluate(style) == "none"
+
+
+def test_a_hidden_page_does_not_listen_and_a_shown_one_is_up_to_date() -> None:
+    hide = """(hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with (
+        playing(sent_json(USAGE)) as player,
+        serving(player.url, window=WINDOW) as gateway,
+        opened(gateway.url) as tab,
+    ):
+        wait_live(tab)
+        run_loop(gateway, 1)
+        tab.page.locator(".requests summary").click()
+        tab.page.evaluate(hide, arg=True)
+        assert until(lambda: gateway.app._activity.watchers == 0)
+        run_loop(gateway, 2)
+        tab.page.evaluate(hide, arg=False)
+        wait_text(tab, ".card .facts", "3")
+        assert until(lambda: gateway.app._activity.watchers == 1)
+        assert tab.page.locator(".requests details[open]").count() == 1
+        tab.check()
 
 
 def test_a_page_finds_its_gateway_again() -> None:

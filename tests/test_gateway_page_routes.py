@@ -352,6 +352,38 @@ def test_reuse_is_the_share_of_the_request_before() -> None:
             assert now["reuse"] == pytest.approx(before["tokens"] / now["tokens"], abs=0.05)
 
 
+def test_a_digest_leaves_the_system_prompt_before_it_reusable() -> None:
+    system = {"role": "system", "content": "You keep the log of the harbour. " * 60}
+    talk: list[dict[str, str]] = [system]
+    with playing(sent_json(USAGE)) as player, serving(player.url, window=WINDOW) as gateway:
+        for boat in range(8):
+            talk.append({"role": "user", "content": f"Boat {boat} came in. " * 120})
+            gateway.ask("/v1/chat/completions", {"model": MODEL, "messages": talk})
+            talk.append({"role": "assistant", "content": f"Noted boat {boat}. " * 60})
+        trimmed = [each for each in state_of(gateway)["requests"] if each["blocks"]["summary"]]
+    assert len(trimmed) > 1
+    for each in trimmed:
+        assert each["reuse"] >= 0.9 * each["blocks"]["system"] / each["tokens"] > 0.1
+
+
+def test_a_compaction_has_no_limit_of_its_own() -> None:
+    with playing(sent_json({"output": []})) as player, serving(player.url, window=WINDOW) as gateway:
+        gateway.ask("/v1/responses/compact", {"model": MODEL, "input": [{"role": "user", "content": "Hi"}]})
+        (seen,) = state_of(gateway)["requests"]
+    assert seen["limit"] is None
+
+
+def test_a_store_that_fails_ends_the_stream_and_is_told_by_the_state() -> None:
+    with serving("http://127.0.0.1:9") as gateway:
+        with streaming(gateway, state_of(gateway)["number"]) as stream:
+            stream.until("money")
+            gateway.kept.close()
+            while stream.event()[0] != "end":
+                pass
+        answer = gateway.ask("/page/state")
+    assert (answer.status, b"closed" in answer.body) == (503, True)
+
+
 def test_failures_are_shown_as_they_ended() -> None:
     cut = Script(body=answered("Ahoy there"), cut_at=60)
     with playing(sent_json({"error": "busy"}, 529), cut) as player, serving(player.url) as gateway:

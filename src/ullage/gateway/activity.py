@@ -25,6 +25,7 @@ from ullage.gateway.figures import (
 )
 from ullage.gateway.kept_texts import KeptTexts
 from ullage.gateway.prefix import PrefixReuse
+from ullage.gateway.preparation import NO_LIMIT
 from ullage.gateway.refusals import KINDS
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Activity:
             is_lowered=outgoing.is_lowered,
             unread=outgoing.unread[:MOST_MESSAGE],
             tokens=count.tokens,
-            limit=outgoing.limit,
+            limit=None if outgoing.limit == NO_LIMIT else outgoing.limit,
             blocks=count.breakdown,
             before=count.tokens if fitted is None else fitted.tokens_before,
             given=0 if fitted is None else len(fitted.record.history),

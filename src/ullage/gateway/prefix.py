@@ -48,7 +48,7 @@ class PrefixReuse:
         count, messages = fitted.count, list(fitted.messages)
         tools = count.breakdown.get("tools", 0)
         before = self._newest.get(conversation)
-        sizes, known = ([], 0) if before is None else _known_sizes(before, messages)
+        sizes, known, partly = ([], 0, 0) if before is None else _known_sizes(before, messages)
         new = [_size(message) for message in messages[len(sizes) :]]
         total = known + sum(new)
         sizes += new
@@ -61,20 +61,22 @@ class PrefixReuse:
         if before.tools != tools:
             return 0.0
         tokens = max(1, count.tokens)
-        return (tools + (tokens - tools) * known / max(1, total)) / tokens
+        return (tools + (tokens - tools) * (known + partly) / max(1, total)) / tokens
 
 
-def _known_sizes(before: SentMessages, now: list[Message]) -> tuple[list[int], int]:
+def _known_sizes(before: SentMessages, now: list[Message]) -> tuple[list[int], int, int]:
     """Returns the sizes of the messages that both requests begin with, and their sum.
 
-    Most requests only add messages. Then the list of sizes is used again, because nobody needs the old one.
+    The third figure is the beginning of the next message that both have: a digest stands after the system
+    prompt, which stays as it is. Most requests only add messages; then the list of sizes is used again.
     """
     length = len(before.messages)
     if now[:length] == before.messages:
-        return before.sizes, before.total
+        return before.sizes, before.total, 0
     same = _same(before.messages, now)
     sizes = before.sizes[:same]
-    return sizes, sum(sizes)
+    partly = _same_characters(before.messages[same], now[same]) if same < min(length, len(now)) else 0
+    return sizes, sum(sizes), partly
 
 
 def _same(before: Sequence[Message], now: Sequence[Message]) -> int:
@@ -85,6 +87,21 @@ def _same(before: Sequence[Message], now: Sequence[Message]) -> int:
             break
         same += 1
     return same
+
+
+def _same_characters(old: Message, new: Message) -> int:
+    """Returns the number of characters with which two messages begin alike, in few comparisons."""
+    if old["role"] != new["role"]:
+        return 0
+    one, other = text_of(old.get("content")), text_of(new.get("content"))
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if other.startswith(one[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _size(message: Message) -> int:

@@ -6,12 +6,13 @@ The files have no data and are the same for everybody. All data routes check the
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage import __version__
-from ullage.errors import UllageError
+from ullage.errors import StoreError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.page.browser import check_neighbour, check_origin, cookie_with, token_of
 from ullage.gateway.page.login import LASTS, NEIGHBOUR, Logins
@@ -112,7 +113,7 @@ class Page:
         if not await self._gate.needs_keys():
             check_neighbour(connection.request)
         file = FILES[_path(connection.request)]
-        headers = {"content-type": file.kind, "cache-control": "no-cache"}
+        headers = {"content-type": file.kind, "cache-control": "no-cache", "vary": "accept"}
         await _send(connection, GatewayAnswer(200, headers, _read(file.name)))
 
     async def send_state(self, connection: ClientConnection) -> None:
@@ -148,14 +149,21 @@ class Page:
                 "rate", f"{MOST_STREAMS} pages are open already: close one of them", retry_after=BEAT
             )
         after = _number(request.header("last-event-id") or request.query)
-        headers = {"content-type": "text/event-stream", "cache-control": "no-store", **SAFE}
+        headers = {
+            "content-type": "text/event-stream",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",  # a proxy must not hold events back
+            **SAFE,
+        }
         if request.method == "HEAD":
             await relay.whole(send, 200, headers, b"")
             return
         async with relay.stopped_with_client(receive):
             with self._activity.watched() as is_new:
                 await relay.start(send, 200, headers)
-                await self._stream(send, visitor, after, is_new)
+                # If the store fails, the browser asks for the state, and that answer says what is wrong.
+                with suppress(StoreError):
+                    await self._stream(send, visitor, after, is_new)
         await relay.end(send)
 
     async def _stream(self, send: Send, visitor: Visitor, after: int, is_new: asyncio.Event) -> None:

@@ -59,6 +59,7 @@ const shown = { only: null, allCards: false, unitChosen: false, requests: PAGE_O
 const cards = new Map();
 const rows = new Map();
 let stream = null;
+let retry = null;
 
 // Figures
 
@@ -618,7 +619,6 @@ function showState(state) {
   seen.conversations.clear();
   seen.requests = [];
   seen.refusals = [];
-  rows.clear();
   seen.reasons = state.reasons;
   seen.money = state.money;
   takeNews(state);
@@ -652,7 +652,14 @@ function showNotice(words) {
   find("notice").hidden = !words;
 }
 
+function loadLater() {
+  showLink("lost", "Not connected, trying again");
+  clearTimeout(retry);
+  retry = setTimeout(load, RETRY);
+}
+
 async function load() {
+  clearTimeout(retry);
   try {
     const answer = await fetch("/page/state");
     if (answer.status === 401) {
@@ -663,18 +670,19 @@ async function load() {
       showNotice((await answer.json()).error.message);
       return;
     }
+    const told = await answer.json();
+    showNotice(answer.ok ? "" : told.error.message);
     if (!answer.ok) throw new Error(`status ${answer.status}`);
-    showNotice("");
-    showState(await answer.json());
+    showState(told);
     listen();
   } catch {
-    showLink("lost", "Not connected, trying again");
-    setTimeout(load, RETRY);
+    loadLater();
   }
 }
 
 function listen() {
   stream?.close();
+  if (document.hidden) return;
   stream = new EventSource(`/page/events?after=${seen.number}`);
   stream.addEventListener("open", () => showLink("live", "Live"));
   stream.addEventListener("news", (event) => {
@@ -692,9 +700,8 @@ function listen() {
   });
   stream.addEventListener("reset", load);
   stream.addEventListener("error", () => {
-    showLink("lost", "Not connected, trying again");
     stream.close();
-    setTimeout(load, RETRY);
+    loadLater();
   });
 }
 
@@ -724,6 +731,12 @@ find("logout").addEventListener("click", async () => {
   location.reload();
 });
 
+// A hidden page does not listen: browsers allow few connections to one address.
+document.addEventListener("visibilitychange", () => {
+  if (find("main").hidden) return;
+  if (document.hidden) stream?.close();
+  else load();
+});
 find("requests-more").addEventListener("click", () => {
   shown.requests += PAGE_OF_REQUESTS;
   showRequests();
