@@ -206,7 +206,10 @@ def test_a_login_opens_the_data_until_it_is_ended() -> None:
         assert entered.status == 200
         assert {"HttpOnly", "SameSite=Strict", "Path=/page"} <= set(entered.headers["set-cookie"].split("; "))
         assert owner.secret not in entered.headers["set-cookie"]
-        assert state_of(gateway, cookie_of(entered))["has_login"] is True
+        state = state_of(gateway, cookie_of(entered))
+        assert state["has_login"] is True
+        assert [each["status"] for each in state["refusals"]] == [401, 403, 400, 413]
+        assert all("nonsense" not in each["message"] for each in state["refusals"])
         assert gateway.ask("/page/logout", {}, headers=cookie_of(entered)).status == 200
         assert gateway.ask("/page/state", headers=cookie_of(entered)).status == 401
 

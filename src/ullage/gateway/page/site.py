@@ -17,7 +17,7 @@ from ullage.gateway import relay
 from ullage.gateway.page.browser import check_neighbour, check_origin, cookie_with, token_of
 from ullage.gateway.page.login import LASTS, NEIGHBOUR, Logins
 from ullage.gateway.page.money import MOST_SESSIONS, Money
-from ullage.gateway.page.view import REASONS, dump, event, news_json
+from ullage.gateway.page.view import REASONS, dump, event
 from ullage.gateway.refusals import GatewayAnswer, Refused, answer, refused
 from ullage.gateway.request import Disconnected, parse_object, read_body
 
@@ -97,11 +97,13 @@ class Page:
         self._money = Money(settings, kept)
 
     async def answer(self, connection: ClientConnection) -> None:
-        """Answers one request; refusals are not part of the activity, because the page is not."""
+        """Answers one request. The activity shows refused logins, and no other requests of the page."""
         request = connection.request
         try:
             await PAGE_ROUTES[_path(request)].handle(self, connection)
         except Refused as error:
+            if request.method == "POST":
+                self._activity.refuse(request, None, error)
             await _send(connection, answer(error, None, request.id))
         except UllageError as error:
             await _send(connection, answer(refused(error, None), None, request.id))
@@ -128,7 +130,7 @@ class Page:
             "has_login": visitor is not NEIGHBOUR,
             "reasons": REASONS,
             "money": money,
-            **news_json(activity.everything()),
+            **activity.everything()._asdict(),
         }
         await _send_json(connection, dump(state))
 
@@ -174,7 +176,7 @@ class Page:
             if news is None:  # the browser has missed some
                 await send_part(send, event("reset", {}))
                 return
-            parts = [event("news", news_json(news), news.number)] if news.number > after else []
+            parts = [event("news", news._asdict(), news.number)] if news.number > after else []
             after = news.number
             money = await self._read_money()
             if money is not sent:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ullage.fitting.policy import ChangeKind
-    from ullage.gateway.activity import News
 
 REASONS: Mapping[ChangeKind, str] = {
     "cap": "old tool output that was too long: its head and tail stay",
@@ -22,11 +21,6 @@ REASONS: Mapping[ChangeKind, str] = {
     "evict": "older exchange: it left the request, and the digest quotes it",
 }
 """Kind of a change → the reason, for people."""
-
-
-def news_json(news: News) -> dict[str, Any]:
-    """Returns the news as a value for `dump`."""
-    return news._asdict()
 
 
 def dump(value: Any) -> bytes:
