@@ -104,7 +104,11 @@ function draw(tag, attributes, ...children) {
 
 function time(at) {
   const moment = new Date(at * 1000);
-  return make("time", { datetime: moment.toISOString(), title: moment.toLocaleString() }, clock.format(moment));
+  return make(
+    "time",
+    { datetime: moment.toISOString(), title: moment.toLocaleString() },
+    clock.format(moment),
+  );
 }
 
 // A window as a bar: one part for each block that has tokens.
@@ -124,7 +128,8 @@ function gauge(request, thin = false) {
 function setGauge(bar, request) {
   const { room, filled } = blocksOf(request);
   const named = filled.map(([name, number]) => `${BLOCKS[name] ?? name} ${whole.format(number)}`);
-  const free = request.limit === null ? "unknown limit" : `free ${whole.format(Math.max(0, room - request.tokens))}`;
+  const free =
+    request.limit === null ? "unknown limit" : `free ${whole.format(Math.max(0, room - request.tokens))}`;
   bar.setAttribute("aria-label", `${tokens(request.tokens)}: ${[...named, free].join(", ")}`);
   for (const [name, number] of filled) {
     const part = bar.querySelector(`.${CSS.escape(name)}`) ?? make("span", { class: name });
@@ -149,7 +154,13 @@ function legend() {
 // Tiles
 
 function tile(title, figure, more) {
-  return make("div", {}, make("dt", {}, title), make("dd", { class: "figure" }, figure), make("dd", { class: "more" }, more));
+  return make(
+    "div",
+    {},
+    make("dt", {}, title),
+    make("dd", { class: "figure" }, figure),
+    make("dd", { class: "more" }, more),
+  );
 }
 
 function showTiles() {
@@ -192,7 +203,10 @@ function curve(conversation) {
   const height = (size) => (30 - (28 * size) / most).toFixed(2);
   const points = sizes.map((size, place) => `${(place * step).toFixed(2)},${height(size)}`);
   const drawing = draw("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" });
-  if (newest.limit) drawing.append(draw("line", { class: "limit", x1: 0, x2: 100, y1: height(newest.limit), y2: height(newest.limit) }));
+  if (newest.limit)
+    drawing.append(
+      draw("line", { class: "limit", x1: 0, x2: 100, y1: height(newest.limit), y2: height(newest.limit) }),
+    );
   if (points.length > 1) {
     drawing.append(draw("polygon", { class: "area", points: `0,30 ${points.join(" ")} 100,30` }));
     drawing.append(draw("polyline", { class: "curve", points: points.join(" ") }));
@@ -270,7 +284,8 @@ function showConversations() {
   for (const id of cards.keys()) if (!known.has(id)) cards.delete(id);
   // Cards stay where they are as long as the same ones are shown, so that nothing jumps while it is read.
   const elements = new Set(wanted.map(showCard));
-  const same = list.children.length === elements.size && [...list.children].every((each) => elements.has(each));
+  const same =
+    list.children.length === elements.size && [...list.children].every((each) => elements.has(each));
   if (!same) list.replaceChildren(...elements);
   find("conversations-empty").textContent = all.length
     ? ""
@@ -300,9 +315,13 @@ function failure(request) {
 function badges(request) {
   const kinds = new Map();
   for (const change of request.changes) kinds.set(change.kind, (kinds.get(change.kind) ?? 0) + 1);
-  const found = [...kinds].map(([kind, number]) => make("span", { class: "badge cut" }, `${kind} × ${whole.format(number)}`));
-  if (request.more_changes) found.push(make("span", { class: "badge cut" }, `${whole.format(request.more_changes)} more`));
-  if (request.recalled) found.push(make("span", { class: "badge back" }, `recalled ${whole.format(request.recalled)}`));
+  const found = [...kinds].map(([kind, number]) =>
+    make("span", { class: "badge cut" }, `${kind} × ${whole.format(number)}`),
+  );
+  if (request.more_changes)
+    found.push(make("span", { class: "badge cut" }, `${whole.format(request.more_changes)} more`));
+  if (request.recalled)
+    found.push(make("span", { class: "badge back" }, `recalled ${whole.format(request.recalled)}`));
   if (request.is_lowered) found.push(make("span", { class: "badge" }, "answer limit lowered"));
   if (request.unread) found.push(make("span", { class: "badge" }, "unknown form, not changed"));
   if (request.is_estimated) found.push(make("span", { class: "badge" }, "our own count"));
@@ -316,14 +335,24 @@ function makeRow(request) {
   const figures = make(
     "span",
     { class: "figures" },
-    ...(isShorter ? [make("s", { "aria-label": `${whole.format(request.before)} became` }, whole.format(request.before)), " → "] : []),
+    ...(isShorter
+      ? [
+          make("s", { "aria-label": `${whole.format(request.before)} became` }, whole.format(request.before)),
+          " → ",
+        ]
+      : []),
     tokens(request.tokens),
   );
   const summary = make(
     "summary",
     {},
     time(request.at),
-    make("span", { class: "what" }, request.model, make("span", {}, ` ${conversation ? nameOf(conversation) : ""}`)),
+    make(
+      "span",
+      { class: "what" },
+      request.model,
+      make("span", {}, ` ${conversation ? nameOf(conversation) : ""}`),
+    ),
     figures,
     gauge(request, true),
     badges(request),
@@ -336,7 +365,10 @@ function makeRow(request) {
 }
 
 function inside(request) {
-  const used = request.prompt === null ? "nothing booked here" : `${tokens(request.prompt)} in, ${tokens(request.completion)} out`;
+  const used =
+    request.prompt === null
+      ? "nothing booked here"
+      : `${tokens(request.prompt)} in, ${tokens(request.completion)} out`;
   const box = make(
     "div",
     { class: "inside" },
@@ -359,7 +391,7 @@ function inside(request) {
     );
   }
   if (request.unread) box.append(make("p", {}, `Forwarded unchanged: ${request.unread}`));
-  if (request.changes.length) box.append(changeTable(request));
+  if (request.changes.length) box.append(reasonList(request), changeTable(request));
   if (request.has_texts) box.append(textButton(request, box));
   box.append(make("p", { class: "empty" }, "Request ", make("code", {}, request.id)));
   return box;
@@ -370,23 +402,44 @@ function reasonOf(kind) {
   return seen.reasons[bare] ?? "a pass of your own";
 }
 
+function reasonList(request) {
+  const kinds = [...new Set(request.changes.map((change) => change.kind))];
+  return make(
+    "ul",
+    { class: "reasons" },
+    ...kinds.map((kind) => make("li", {}, make("b", {}, kind), `: ${reasonOf(kind)}`)),
+  );
+}
+
 function changeTable(request) {
-  const heads = ["Message", "Change", "Reason", "Before", "After"];
+  const heads = ["Message", "Change", "Before", "After"];
   const numeric = new Set(["Before", "After"]);
   const body = request.changes.map((change) =>
     make(
       "tr",
       {},
-      make("td", {}, `#${change.place} ${change.role}`, change.tool ? make("span", {}, ` (${change.tool})`) : ""),
+      make(
+        "td",
+        {},
+        `#${change.place} ${change.role}`,
+        change.tool ? make("span", {}, ` (${change.tool})`) : "",
+      ),
       make("td", {}, change.kind),
-      make("td", {}, reasonOf(change.kind)),
       make("td", { class: "number" }, whole.format(change.before)),
       make("td", { class: "number" }, whole.format(change.after)),
     ),
   );
-  const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col", class: numeric.has(name) ? "number" : null }, name)));
+  const head = make(
+    "tr",
+    {},
+    ...heads.map((name) => make("th", { scope: "col", class: numeric.has(name) ? "number" : null }, name)),
+  );
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes of this request" }, table);
+  return make(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes of this request, in tokens" },
+    table,
+  );
 }
 
 function textButton(request, box) {
@@ -394,13 +447,21 @@ function textButton(request, box) {
   button.addEventListener("click", async () => {
     const answer = await fetch(`/page/texts?request=${request.number}`);
     const texts = answer.ok ? await answer.json() : [];
-    const text = (title, words) => make("div", {}, make("h4", {}, title), make("pre", { tabindex: "0", "aria-label": title }, words));
+    const text = (title, words) =>
+      make("div", {}, make("h4", {}, title), make("pre", { tabindex: "0", "aria-label": title }, words));
     const made = texts.map((each) =>
       each.after === null
         ? make("div", { class: "texts" }, text(`Message #${each.place}, no longer sent`, each.before))
-        : make("div", { class: "texts" }, text(`Message #${each.place} before`, each.before), text("After", each.after)),
+        : make(
+            "div",
+            { class: "texts" },
+            text(`Message #${each.place} before`, each.before),
+            text("After", each.after),
+          ),
     );
-    button.replaceWith(...(made.length ? made : [make("p", { class: "empty" }, "These texts are no longer kept.")]));
+    button.replaceWith(
+      ...(made.length ? made : [make("p", { class: "empty" }, "These texts are no longer kept.")]),
+    );
     box.querySelector("pre")?.focus();
   });
   return button;
@@ -462,7 +523,9 @@ function lineTotal(line, inUnit) {
   if (inUnit === "tokens") return whole.format(sum(line.tokens));
   const known = line.dollars.filter((amount) => amount !== null);
   if (!known.length) return "no price";
-  return line.unpriced ? `${dollars(sum(known))} + ${plural(line.unpriced, "call")} without a price` : dollars(sum(known));
+  return line.unpriced
+    ? `${dollars(sum(known))} + ${plural(line.unpriced, "call")} without a price`
+    : dollars(sum(known));
 }
 
 function showCosts() {
@@ -473,7 +536,10 @@ function showCosts() {
   const totals = days.map((_, place) => sum(lines.map((line) => line[inUnit][place])));
   const most = Math.max(...totals, 0);
   const chart = find("chart");
-  chart.setAttribute("aria-label", `Costs of the last ${days.length} days in ${inUnit}, at most ${amountOf(most, inUnit)} in a day. The table below has all figures.`);
+  chart.setAttribute(
+    "aria-label",
+    `Costs of the last ${days.length} days in ${inUnit}, at most ${amountOf(most, inUnit)} in a day. The table below has all figures.`,
+  );
   const columns = days.map((day, place) => {
     const column = make("div", { class: "day", title: `${day}: ${amountOf(totals[place], inUnit)}` });
     lines.forEach((line, index) => {
@@ -484,11 +550,20 @@ function showCosts() {
     });
     return column;
   });
-  chart.replaceChildren(make("span", { class: "most" }, most ? `${amountOf(most, inUnit)} a day` : "nothing booked"), ...columns);
+  chart.replaceChildren(
+    make("span", { class: "most" }, most ? `${amountOf(most, inUnit)} a day` : "nothing booked"),
+    ...columns,
+  );
   find("cost-legend").replaceChildren(
     make("li", { class: "chart-ends" }, make("span", {}, days[0]), make("span", {}, `${days.at(-1)} (UTC)`)),
     ...lines.map((line, index) =>
-      make("li", {}, make("span", { class: `swatch s${index}` }), lineName(line, by), make("span", { class: "amount" }, lineTotal(line, inUnit))),
+      make(
+        "li",
+        {},
+        make("span", { class: `swatch s${index}` }),
+        lineName(line, by),
+        make("span", { class: "amount" }, lineTotal(line, inUnit)),
+      ),
     ),
   );
   showCostTable(days, lines, by, inUnit, totals);
@@ -499,22 +574,36 @@ function newestDays(line) {
   const { days, by_model: all } = seen.money;
   const first = days.findIndex((_, place) => all.some((each) => each.calls[place]));
   const from = first < 0 ? days.length - 7 : Math.min(first, days.length - 7);
-  return Object.fromEntries(Object.entries(line).map(([name, value]) => [name, Array.isArray(value) ? value.slice(from) : value]));
+  return Object.fromEntries(
+    Object.entries(line).map(([name, value]) => [name, Array.isArray(value) ? value.slice(from) : value]),
+  );
 }
 
 function showCostTable(days, lines, by, inUnit, totals) {
   const names = lines.map((line) => make("th", { scope: "col", class: "number" }, lineName(line, by)));
-  const used = days.map((day, place) => [day, place]).filter(([, place]) => lines.some((line) => line.calls[place]));
-  const body = used.reverse().map(([day, place]) =>
-    make(
-      "tr",
-      {},
-      make("th", { scope: "row" }, day),
-      ...lines.map((line) => make("td", { class: "number" }, line.calls[place] ? amountOf(line[inUnit][place], inUnit) : "–")),
-      make("td", { class: "number" }, amountOf(totals[place], inUnit)),
-    ),
+  const used = days
+    .map((day, place) => [day, place])
+    .filter(([, place]) => lines.some((line) => line.calls[place]));
+  const body = used
+    .reverse()
+    .map(([day, place]) =>
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, day),
+        ...lines.map((line) =>
+          make("td", { class: "number" }, line.calls[place] ? amountOf(line[inUnit][place], inUnit) : "–"),
+        ),
+        make("td", { class: "number" }, amountOf(totals[place], inUnit)),
+      ),
+    );
+  const head = make(
+    "tr",
+    {},
+    make("th", { scope: "col" }, "Day"),
+    ...names,
+    make("th", { scope: "col", class: "number" }, "All"),
   );
-  const head = make("tr", {}, make("th", { scope: "col" }, "Day"), ...names, make("th", { scope: "col", class: "number" }, "All"));
   find("cost-table").replaceChildren(make("thead", {}, head), make("tbody", {}, ...body));
 }
 
@@ -533,7 +622,11 @@ function showCap(cap) {
   const used = cap.limit > 0 ? (cap.spent + cap.reserved) / cap.limit : 1;
   const level = used >= 1 ? "full" : used >= 0.8 ? "near" : "";
   const words = `${say(cap.spent)} spent${cap.reserved ? `, ${say(cap.reserved)} reserved` : ""}`;
-  const bar = make("div", { class: "gauge thin", role: "img", "aria-label": `${words}, limit ${say(cap.limit)} ${cap.unit}` });
+  const bar = make("div", {
+    class: "gauge thin",
+    role: "img",
+    "aria-label": `${words}, limit ${say(cap.limit)} ${cap.unit}`,
+  });
   for (const part of ["spent", "reserved"]) {
     const piece = make("span", { class: part });
     piece.style.width = `${cap.limit > 0 ? Math.min(100, (100 * cap[part]) / cap.limit) : 100}%`;
@@ -582,15 +675,24 @@ function showErrors() {
     else groups.push({ ...each, times: 1 });
   }
   find("errors").replaceChildren(
-    ...groups.slice(0, MOST_ERRORS).map((each) =>
-      make(
-        "li",
-        {},
-        make("p", {}, time(each.at), " ", make("b", {}, each.title), each.times > 1 ? `, ${whole.format(each.times)} times` : ""),
-        each.message ? make("p", {}, each.message) : null,
-        make("p", { class: "where" }, each.where),
+    ...groups
+      .slice(0, MOST_ERRORS)
+      .map((each) =>
+        make(
+          "li",
+          {},
+          make(
+            "p",
+            {},
+            time(each.at),
+            " ",
+            make("b", {}, each.title),
+            each.times > 1 ? `, ${whole.format(each.times)} times` : "",
+          ),
+          each.message ? make("p", {}, each.message) : null,
+          make("p", { class: "where" }, each.where),
+        ),
       ),
-    ),
   );
   find("errors-empty").hidden = all.length > 0;
 }
@@ -602,7 +704,8 @@ function takeNews(news) {
     seen.conversations.delete(each.id);
     seen.conversations.set(each.id, each); // the newest stands last
   }
-  for (const id of [...seen.conversations.keys()].slice(0, -MOST_CONVERSATIONS)) seen.conversations.delete(id);
+  for (const id of [...seen.conversations.keys()].slice(0, -MOST_CONVERSATIONS))
+    seen.conversations.delete(id);
   seen.requests = [...seen.requests, ...news.requests].slice(-MOST_SEEN);
   seen.refusals = [...seen.refusals, ...news.refusals].slice(-MOST_SEEN);
   seen.totals = news.totals;
@@ -712,7 +815,11 @@ find("login").addEventListener("submit", async (event) => {
   find("login-error").textContent = "";
   const headers = { "content-type": "application/json" };
   try {
-    const answer = await fetch("/page/login", { method: "POST", headers, body: JSON.stringify({ key: find("key").value }) });
+    const answer = await fetch("/page/login", {
+      method: "POST",
+      headers,
+      body: JSON.stringify({ key: find("key").value }),
+    });
     if (answer.ok) {
       find("key").value = "";
       await load();
