@@ -58,12 +58,15 @@ class Tab(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(url: str, **options: Any) -> Iterator[Tab]:
-    """A page in a browser of its own; the options are those of Playwright's contexts."""
+def opened(url: str, *arguments: str, **options: Any) -> Iterator[Tab]:
+    """A page in a browser of its own.
+
+    The arguments are those of the browser, and the options those of Playwright's contexts.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program(), args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=program(), args=[*ARGUMENTS, *arguments])
         try:
             context = browser.new_context(viewport=options.pop("viewport", None) or SCREEN, **options)
             context.set_default_timeout(PATIENCE * 1000)

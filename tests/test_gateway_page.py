@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser import PHONE, needs_browser, opened
 from tests.gateway import CLAUDE, MODEL, Gateway, chat, priced, serving
-from tests.player import playing, sent_json
+from tests.player import Script, playing, sent_json
 from tests.test_gateway_fitting import loop_chat, loop_messages
 from tests.world import until
 from ullage.cost.keys import Limits
@@ -216,6 +216,38 @@ def test_foreign_text_stays_text() -> None:
         assert tab.page.evaluate("window.hacked") is None
         assert tab.page.locator("main img, main script").count() == 0
         tab.check()
+
+
+def test_another_site_can_neither_read_nor_frame_the_page() -> None:
+    """The other site is on another port of the same machine, so cookies alone would not keep it out."""
+    site = Script(body=b"<!doctype html><title>Another site</title>", kind="text/html")
+    read = "url => fetch(url, { credentials: 'include' }).then((answer) => answer.status, () => 'blocked')"
+    frame = """url => new Promise((loaded) => {
+      const frame = document.createElement("iframe");
+      frame.onload = loaded;
+      frame.src = url;
+      document.body.append(frame);
+    })"""
+    with playing(site) as other, serving("http://127.0.0.1:9") as gateway:
+        owner = gateway.kept.keys.create("owner", is_admin=True)
+        with opened(gateway.url) as tab:
+            log_in(tab, owner.secret)
+            wait_live(tab)
+            tab.page.goto(other.url)
+            assert tab.page.evaluate(read, arg=f"{gateway.url}/page/state") == "blocked"
+            tab.page.evaluate(frame, arg=f"{gateway.url}/")
+            assert gateway.url not in {each.url.rstrip("/") for each in tab.page.frames}
+            tab.page.goto(gateway.url)
+            wait_live(tab)
+
+
+def test_a_name_that_somebody_else_points_at_this_machine_shows_nothing() -> None:
+    with serving("http://127.0.0.1:9") as gateway:
+        name = f"http://evil.example:{gateway.port}/"
+        with opened(name, "--host-resolver-rules=MAP evil.example 127.0.0.1") as tab:
+            assert "The request names another host" in tab.page.content()
+            status = "path => fetch(path).then((answer) => answer.status)"
+            assert tab.page.evaluate(status, arg="/page/state") == 403
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
