@@ -22,6 +22,7 @@ from tests.player import Script, answered, playing, sent_json
 from tests.test_gateway_fitting import loop_chat
 from tests.world import PATIENCE, until
 from ullage import store
+from ullage.broker.refusals import hide_keys
 from ullage.config import load
 from ullage.cost.book import Account, Reservation
 from ullage.cost.keys import Limits
@@ -389,11 +390,14 @@ def test_a_store_that_fails_ends_the_stream_and_is_told_by_the_state() -> None:
 
 def test_failures_are_shown_as_they_ended() -> None:
     cut = Script(body=answered("Ahoy there"), cut_at=60)
-    with playing(sent_json({"error": "busy"}, 529), cut) as player, serving(player.url) as gateway:
+    busy = {"error": {"message": "You said: private words", "code": "overloaded"}}
+    with playing(sent_json(busy, 529), cut) as player, serving(player.url) as gateway:
         gateway.ask("/v1/chat/completions", chat("One"))
         gateway.ask("/v1/chat/completions", chat("Two", stream=True))
-        first, second = state_of(gateway)["requests"]
-    assert (first["status"], first["prompt"]) == (529, None)
+        raw = gateway.ask("/page/state")
+    assert b"private words" not in raw.body
+    first, second = raw.json()["requests"]
+    assert (first["status"], first["code"], first["prompt"]) == (529, "overloaded", None)
     assert (second["status"], second["is_broken"], second["is_streamed"]) == (200, True, True)
 
 
@@ -430,6 +434,12 @@ def test_texts_are_kept_only_if_asked_and_never_with_keys(monkeypatch: pytest.Mo
     assert "characters …]" in one["before"]
     assert own.encode() not in texts[-1].body + texts[-2].body
     assert known.encode() not in texts[-1].body + texts[-2].body
+
+
+def test_a_gateway_key_in_a_text_is_recognised(tmp_path: Path) -> None:
+    with store.open(tmp_path / "ullage.db") as kept:
+        secret = kept.keys.create("laptop").secret
+    assert hide_keys(f"curl -H 'x-api-key: {secret}' …") == "curl -H 'x-api-key: [key]' …"
 
 
 def test_memory_is_bounded() -> None:

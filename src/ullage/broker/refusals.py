@@ -137,13 +137,20 @@ def clean(text: str, key: Key | None = None, most: int = MOST_TEXT) -> str:
     # Keys are removed before the text is cut: a key that is cut in two would not be recognised.
     if key is not None and key.reveal():
         text = text.replace(key.reveal(), "[key]")
-    text = _SECRETS.sub("[key]", text)[: 8 * most]
+    text = hide_keys(text)[: 8 * most]
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def hide_keys(text: str) -> str:
+    """Returns a text in which `[key]` stands for anything like a key."""
+    return _SECRETS.sub("[key]", text)
+
+
 _SECRETS = re.compile(
     r"\bBearer\s+[^\s\"',]{6,}|\b(?:sk|pk|rk|gsk|xai|hf|r8|fw|pplx|nvapi)[-_][\w.*-]{6,}|\bAIza[\w*-]{6,}"
+    r"|\b(?:ghp|gho|github_pat|glpat|xox[abp])[-_][\w-]{6,}|\bAKIA[A-Z0-9]{12,}"
+    r"|\bullage-[a-z2-7]{8}-[\w-]{43}"
     r"|(?<=key=)[^\s&\"']+"
 )
 

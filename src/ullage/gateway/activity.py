@@ -134,6 +134,7 @@ class Activity:
             key=outgoing.identity.caller,
             conversation=conversation,
             status=ending.status,
+            code=ending.code,
             is_broken=ending.is_broken,
             is_streamed=outgoing.is_streamed,
             is_lowered=outgoing.is_lowered,

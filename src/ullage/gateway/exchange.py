@@ -87,7 +87,7 @@ class Exchange:
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         settled = await self._settled(outgoing, held, arrived)
         self._measure(call, outgoing, settled, arrived)
-        self.activity.record(request, outgoing, Ending(arrived.reply.status, settled, arrived.is_broken))
+        self.activity.record(request, outgoing, _ending(arrived, settled))
         await _finish(connection, outgoing, settled, arrived)
 
     async def _prepared(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
@@ -215,6 +215,13 @@ def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
         local=upstream.endpoint.local,
         key=caller.key,
     )
+
+
+def _ending(arrived: Arrived, settled: BookedCall | None) -> Ending:
+    """Returns the end of an exchange, with the code of an upstream's error and without its text."""
+    status, body = arrived.reply.status, arrived.body
+    code = "" if status < 400 or body is None else getattr(refusal(status, body), "code", None) or ""
+    return Ending(status, settled, arrived.is_broken, code)
 
 
 def _overflow(arrived: Arrived) -> ContextOverflowError | None:

@@ -39,6 +39,8 @@ class Ending(NamedTuple):
     """None if nothing was booked, or if the client went away."""
     is_broken: bool = False
     """True if the upstream broke the stream off."""
+    code: str = ""
+    """The upstream's own name of its error; empty if it gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class SeenRequest:
     """Id of the gateway key; empty without one."""
     conversation: str
     status: int
+    code: str
+    """The upstream's own name of its error; empty if it gave none."""
     is_broken: bool
     is_streamed: bool
     is_lowered: bool

@@ -6,11 +6,11 @@ memory, shortened, and without anything that looks like a key.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ullage.broker.refusals import hide_keys
 from ullage.fitting.pieces import piece_of
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ MOST_CHANGES = 20
 """Most changes of one request whose texts are kept."""
 MOST_CHARACTERS = 4_000
 """Most characters of one text: its head and its tail."""
-HIDDEN = "[key]"
-KEYS = re.compile(
-    r"ullage-[a-z2-7]{8}-[A-Za-z0-9_-]{43}"  # gateway keys
-    r"|\b(?:sk|rk|pk|gsk|xai|hf|ghp|gho|github_pat|glpat|xox[abp]|AKIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
-    r"|(?i:\bbearer\s+[A-Za-z0-9._~+/=-]{12,})"
-)
-"""Keys of this gateway and of well-known providers."""
 LEAST_SECRET = 8
 """Fewest characters of a client's own key that are looked for in texts; shorter ones are ordinary words."""
 
@@ -82,8 +75,8 @@ def _shown(message: Message, secrets: Collection[str]) -> str:
     text = piece_of(message)
     for secret in secrets:
         if len(secret) >= LEAST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    text = KEYS.sub(HIDDEN, text)
+            text = text.replace(secret, "[key]")
+    text = hide_keys(text)
     if len(text) <= MOST_CHARACTERS:
         return text
     half = MOST_CHARACTERS // 2

@@ -121,9 +121,9 @@ def make_server(app: App) -> Any:
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Stops in order; open pages do not delay it, not even those that take nothing any more."""
             app.end_streams()
-            connections: Any = self.server_state.connections
-            for connection in connections:
-                if connection.transport.is_closing() and connection.scope["path"].startswith(PAGE):
+            for connection in list[Any](self.server_state.connections):
+                asked = connection.scope or {"path": ""}  # none if it has sent no request yet
+                if connection.transport.is_closing() and asked["path"].startswith(PAGE):
                     connection.transport.abort()
             await super().shutdown(sockets)
 

@@ -308,7 +308,7 @@ function isWanted(request) {
 
 function failure(request) {
   if (request.status === GONE) return "client went away";
-  if (request.status >= 400) return `upstream answered ${request.status}`;
+  if (request.status >= 400) return `upstream answered ${request.status}${request.code ? `, ${request.code}` : ""}`;
   return "stream broken off";
 }
 
