@@ -27,6 +27,7 @@ EXAMPLES = """\
 examples:
   ullage serve --upstream http://127.0.0.1:8080 --window 32768
   ullage serve --upstream https://api.anthropic.com
+  ullage serve --upstream http://127.0.0.1:8080 --upstream-api chat
   ullage serve --model embedded --port 9000
   ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
 """
@@ -42,6 +43,11 @@ def add_options(serve: ArgumentParser) -> None:
     where.add_argument("--upstream", metavar="URL", help="the server that every model name goes to")
     where.add_argument("--model", metavar="NAME", help="the model that answers under every name")
     serve.add_argument(
+        "--upstream-api",
+        choices=("chat", "responses", "messages"),
+        help="the only API of --upstream, into which others are translated (default: it may have all)",
+    )
+    serve.add_argument(
         "--window", type=positive_number, metavar="N", help="the window in tokens (default: each model's own)"
     )
     serve.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
@@ -55,13 +61,20 @@ def run(options: Namespace) -> int:
 
     from ullage import store  # noqa: PLC0415
     from ullage.cli.complaint import complain  # noqa: PLC0415
+    from ullage.errors import ConfigurationError  # noqa: PLC0415
     from ullage.gateway import server  # noqa: PLC0415
+    from ullage.gateway.upstream import SHORT_NAMES  # noqa: PLC0415
     from ullage.session.trust import load_trusted  # noqa: PLC0415
 
+    if options.upstream_api is not None and options.upstream is None:
+        raise ConfigurationError(
+            "--upstream-api belongs to --upstream: a configured model has the setting 'api' instead"
+        )
     chosen = server.ServerOptions(
         host=options.host,
         port=server.PORT if options.port is None else options.port,
         upstream=options.upstream,
+        upstream_api=None if options.upstream_api is None else SHORT_NAMES[options.upstream_api],
         model=options.model,
         window=options.window,
     )

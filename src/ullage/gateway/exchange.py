@@ -16,6 +16,7 @@ from ullage.gateway import relay
 from ullage.gateway.bill import Charge
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.tally import Tally
+from ullage.gateway.translated_answer import deliver, translated_error
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Exchange:
         raw = await read_body(request, connection.receive)
         for attempt in range(MOST_TRIES):
             outgoing = await self._prepared(request, call, caller, raw)
-            headers = sent_headers(outgoing.upstream, request, call.api, own_key=caller.own_key)
+            headers = _headers(outgoing, request, caller)
             held = await self.bill.reserve(_charge(outgoing, caller))
             arrived = await self._answered(connection, call, Sending(outgoing, headers, held))
             too_long = _overflow(arrived)
@@ -99,16 +100,20 @@ class Exchange:
         upstream = outgoing.upstream
         tally: Tally | None = None
         try:
-            url = address_of(upstream, call.path, request.query)
+            query = "" if outgoing.is_translated else request.query
+            url = address_of(upstream, outgoing.path(call), query)
             async with (
                 relay.stopped_with_client(receive),
                 self.transport.post(url, sending.headers, outgoing.data, upstream.endpoint.timeouts) as reply,
             ):
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
-                tally = Tally(call.api, streamed=streamed)
+                tally = Tally(outgoing.api, streamed=streamed)
                 if not streamed:
                     return Arrived(reply, tally, await relay.read_whole(reply, tally))
-                told = returned_headers(reply.headers) | own_headers(request, outgoing)
+                told = _told_headers(reply, request, outgoing)
+                if outgoing.is_translated:
+                    done = await deliver(reply, tally, outgoing, connection, told)
+                    return Arrived(reply, tally, done.body, done.is_broken)
                 await relay.start(send, reply.status, told)
                 failure = await relay.stream(reply, send, tally, call.api, request.id)
                 return Arrived(reply, tally, None, is_broken=failure is not None)
@@ -167,10 +172,33 @@ async def _finish(
     if arrived.body is None:
         await relay.end(connection.send)
         return
-    headers = returned_headers(arrived.reply.headers) | own_headers(connection.request, outgoing)
+    headers = _told_headers(arrived.reply, connection.request, outgoing)
     if settled is not None and settled.cost is not None:
         headers["x-ullage-cost"] = f"{settled.cost:f}"
-    await relay.whole(connection.send, arrived.reply.status, headers, arrived.body)
+    status, body = arrived.reply.status, arrived.body
+    if outgoing.translation is not None:
+        headers["content-type"] = "application/json"
+        if status >= 400:
+            key = outgoing.upstream.endpoint.key
+            body = translated_error(status, body, outgoing.translation, key, connection.request.id)
+    await relay.whole(connection.send, status, headers, body)
+
+
+def _headers(outgoing: Outgoing, request: Received, caller: Caller) -> dict[str, str]:
+    """Returns the headers of the request to the upstream."""
+    return sent_headers(
+        outgoing.upstream,
+        request,
+        outgoing.api,
+        own_key=caller.own_key,
+        is_translated=outgoing.is_translated,
+    )
+
+
+def _told_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
+    """Returns the headers of the answer to the client."""
+    returned = returned_headers(reply.headers, is_translated=outgoing.is_translated)
+    return returned | own_headers(request, outgoing)
 
 
 def own_headers(request: Received, outgoing: Outgoing) -> dict[str, str]:
@@ -187,6 +215,10 @@ def own_headers(request: Received, outgoing: Outgoing) -> dict[str, str]:
             told["x-ullage-tokens-before"] = str(fitted.tokens_before)
     if outgoing.is_lowered:
         told["x-ullage-max-output"] = str(outgoing.most_output)
+    if outgoing.translation is not None:
+        told["x-ullage-translated"] = outgoing.api
+        if outgoing.translation.left_out:
+            told["x-ullage-left-out"] = _plain(", ".join(outgoing.translation.left_out))
     if outgoing.unread:
         told["x-ullage-unread"] = _plain(outgoing.unread)
     return told

@@ -56,7 +56,7 @@ class Gate:
         """Returns the caller; raises Refused or KeyRefused if it may not use the gateway."""
         if not await self._are_needed():
             return _admit_local(request)
-        secret = _secret(request)
+        secret = secret_of(request)
         digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
         at, caller = self._found.get(digest, (-CACHED, LOCAL))
         if caller is LOCAL or time.monotonic() - at >= CACHED:
@@ -81,7 +81,7 @@ class Gate:
         return Caller(key.id, own_key=False, key=key)
 
 
-def _secret(request: Received) -> str:
+def secret_of(request: Received) -> str:
     """Returns the key in a request, which each API sends in another header; empty if it has none."""
     bearer = request.header("authorization")
     if bearer[:7].lower() == "bearer ":

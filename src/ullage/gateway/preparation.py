@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
 
+from ullage.broker.dialects import DIALECTS
 from ullage.cost.keys import check_model
 from ullage.errors import InvalidConversation, InvalidRequest
 from ullage.gateway.conversations import identify
 from ullage.gateway.limits import input_limit, lower_output, requested_output
 from ullage.gateway.refusals import Refused
 from ullage.gateway.request import parse_object
+from ullage.gateway.translation import translate
 from ullage.gateway.upstream_counts import without
 from ullage.target import Target
 from ullage.tokens import Count, counter_for
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ullage.gateway.conversations import Conversation, Conversations, Identity
     from ullage.gateway.gate import Caller
     from ullage.gateway.request import Received
+    from ullage.gateway.translation import Translation
     from ullage.gateway.upstream import Upstream
     from ullage.gateway.upstream_counts import UpstreamCounts
     from ullage.gateway.upstreams import Room, Upstreams
@@ -49,6 +52,8 @@ class Outgoing:
     """A request that is ready to be sent."""
 
     upstream: Upstream
+    api: ApiName
+    """The API of the request as it is sent."""
     model: str
     """The client's name of the model."""
     target: Target
@@ -67,6 +72,17 @@ class Outgoing:
     is_lowered: bool
     """True if the limit of the answer was lowered."""
     is_streamed: bool
+    translation: Translation | None = None
+    """The translation into the upstream's API; None if the upstream speaks the client's."""
+
+    @property
+    def is_translated(self) -> bool:
+        """True if the upstream is asked in another API than the client's."""
+        return self.translation is not None
+
+    def path(self, call: CallRoute) -> str:
+        """Returns the path at the upstream."""
+        return call.path if self.translation is None else DIALECTS[self.api].path
 
 
 class Preparation:
@@ -94,21 +110,25 @@ class Preparation:
             raise Refused("invalid", "the request names no model: set the field 'model'")
         if caller.key is not None:
             check_model(caller.key, model)
-        upstream = self._upstreams.find(model, call.api)
+        upstream = self._upstreams.find(model)
         room = await self._upstreams.room_of(upstream, model)
-        target = target_of(upstream, model, call.api)
+        api = self._upstreams.api_of(upstream, model, call.api)
+        target = target_of(upstream, model, api)
         limit = self._limit(request, body, call, room)
         identity = identify(request, body, call.api, caller=caller.name, target=target, limit=limit)
         conversation = self._conversations.get(call.api, identity, self._counts.factor)
         fitted, unread = await self._fitted(conversation, identity, body, raw)
         count = self._unread_count(target, raw) if fitted is None else fitted.count
         kept = body if fitted is None else cast("dict[str, Any]", fitted.body)
-        output = lower_output(kept, call.api, room, count.ceiling)
+        translation = None if api == call.api else _translated(kept, call, target, unread)
+        asked = kept if translation is None else translation.body
+        output = lower_output(asked, api, room, count.ceiling)
         sent = output.body
-        if upstream.renamed:
+        if upstream.renamed and translation is None:
             sent = sent | {"model": upstream.endpoint.model}
         return Outgoing(
             upstream=upstream,
+            api=api,
             model=model,
             target=target,
             data=raw if sent is body else orjson.dumps(sent),
@@ -121,6 +141,7 @@ class Preparation:
             unread=unread,
             is_lowered=output.lowered,
             is_streamed=body.get("stream") is True,
+            translation=translation,
         )
 
     def observe(self, outgoing: Outgoing, actual: int) -> bool:
@@ -170,6 +191,15 @@ class Preparation:
                     f"cannot shorten it: {error}",
                 ) from None
             return None, str(error)
+
+
+def _translated(body: dict[str, Any], call: CallRoute, target: Target, unread: str) -> Translation:
+    """Returns the request in the upstream's API; refuses one that only the client's own API has."""
+    if unread:
+        raise Refused("invalid", unread)
+    if not call.is_fitted:
+        raise Refused("path", f"The model's server speaks {target.api}, which has no {call.path}")
+    return translate(body, call.api, target.api or call.api, target.model or "")
 
 
 def target_of(upstream: Upstream, model: str, api: ApiName) -> Target:

@@ -79,6 +79,22 @@ ERRORS: Mapping[type[UllageError], str] = {
 """Ullage's errors → the kind of their refusal; the first class that matches decides."""
 
 
+STATUSES: Mapping[int, str] = {
+    401: "key",
+    403: "forbidden",
+    404: "model",
+    408: "slow",
+    413: "too large",
+    429: "rate",
+}
+"""The status of an upstream's error → the kind of its refusal in another API."""
+
+
+def kind_of_status(status: int) -> str:
+    """Returns the kind of refusal that an upstream's status means."""
+    return STATUSES.get(status, "invalid" if status < 500 else "upstream")
+
+
 class Refused(Exception):  # noqa: N818 - an answer to the client, not a fault
     """A request is refused; `kind` is a row of `KINDS`."""
 

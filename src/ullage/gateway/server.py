@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ullage.config import ModelSettings, Settings
     from ullage.store import Store
+    from ullage.target import ApiName
 
 T = TypeVar("T")
 
@@ -45,6 +46,8 @@ class ServerOptions:
     """0 for any free port."""
     upstream: str | None = None
     """The address that every model name goes to."""
+    upstream_api: ApiName | None = None
+    """The only API of that address; None if it may have all three."""
     model: str | None = None
     """The configured model that answers under every name."""
     window: int | None = None
@@ -182,7 +185,7 @@ async def _table(
 ) -> Mapping[str, Upstream]:
     """Returns the upstreams by model name, and opens the models that run in this process."""
     if options.upstream is not None:
-        return any_model_at(options.upstream, options.window, environ)
+        return any_model_at(options.upstream, options.window, environ, options.upstream_api)
     if options.model is not None:
         chosen = settings.model(options.model)
         found = await _one(chosen, environ, closing)
@@ -227,7 +230,8 @@ def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> 
         window = "" if endpoint.window is None else f", window {endpoint.window:,}"
         model = f"{endpoint.model} at " if upstream.renamed else ""
         whose = "every model" if name == ANY else name
-        yield f"{whose} → {model}{address(endpoint.url)}{window}"
+        only = "" if upstream.api is None else f", {upstream.api}"
+        yield f"{whose} → {model}{address(endpoint.url)}{only}{window}"
         if upstream.billed_as == EMBEDDED:
             yield ABOUT.replace("\n", " ")
     yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place})"
