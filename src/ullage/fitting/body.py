@@ -23,6 +23,7 @@ from ullage.fitting.state import empty_state
 from ullage.intake import copied, kind_of, plain, plural
 from ullage.target import Target, target_of
 from ullage.tokens.calibration import NEUTRAL
+from ullage.wire.api import HISTORIES
 from ullage.wire.fields import BodyField
 from ullage.wire.origin import Kept, Origin
 
@@ -166,7 +167,8 @@ class RequestWindow:
         path = self._path_for(reading, shared)
         self._reading = reading
         for index in range(len(path.state.history), len(reading.messages)):
-            path.add(reading.messages[index], joins=reading.origins[index].joins)
+            message = reading.messages[index]
+            path.add(message, pin=_holds_history(message), joins=reading.origins[index].joins)
         state = path.state
         trimmed = None if state.waiting else path.trimmed()
         fitted = make_request(state, self._recall, trimmed)
@@ -245,6 +247,12 @@ class RequestWindow:
             for message, source in zip(fitted.messages, fitted.sources, strict=True)
         ]
         return self._api.patch(dict(body), kept)
+
+
+def _holds_history(message: Message) -> bool:
+    """True if a message stands for a piece of the conversation that only the provider's server has."""
+    content = message.get("content")
+    return isinstance(content, list) and any(part.get("type") in HISTORIES for part in content)
 
 
 def _has(options: Options, target: Target, extras: Extras) -> bool:

@@ -122,6 +122,8 @@ class Conversation:
         self._lock = asyncio.Lock()
         self._is_trimmed = False
         self._size = 0
+        self.was_cut = False
+        """True once a request of this conversation was changed, and ever after."""
 
     @property
     def factor(self) -> Factor:
@@ -133,9 +135,9 @@ class Conversation:
         async with self._lock:
             is_long = size - self._size > OFF_LOOP
             self._size = max(self._size, size)
-            if is_long:
-                return await asyncio.to_thread(self._fit, body)
-            return self._fit(body)
+            fitted = await asyncio.to_thread(self._fit, body) if is_long else self._fit(body)
+            self.was_cut = self.was_cut or fitted.changed
+            return fitted
 
     def _fit(self, body: dict[str, Any]) -> FittedRequest:
         try:

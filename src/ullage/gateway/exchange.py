@@ -14,6 +14,7 @@ from ullage.broker.refusals import refusal
 from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
+from ullage.gateway.bound_thoughts import with_beta
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.tally import Tally
 from ullage.gateway.translated_answer import deliver, translated_error
@@ -186,13 +187,14 @@ async def _finish(
 
 def _headers(outgoing: Outgoing, request: Received, caller: Caller) -> dict[str, str]:
     """Returns the headers of the request to the upstream."""
-    return sent_headers(
+    headers = sent_headers(
         outgoing.upstream,
         request,
         outgoing.api,
         own_key=caller.own_key,
         is_translated=outgoing.is_translated,
     )
+    return with_beta(headers) if outgoing.drops_unbound else headers
 
 
 def _told_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:

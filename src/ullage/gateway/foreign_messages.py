@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidRequest
 from ullage.messages import SYSTEM_ROLES
+from ullage.wire.api import HISTORIES
 from ullage.wire.parts import listed, text_part
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from ullage.target import ApiName
     from ullage.wire import Request
 
-HISTORIES = frozenset({"compaction", "item_reference"})
-"""Parts that stand for a piece of the conversation which only their own provider can read."""
 SEALED = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Parts that the writer of another API leaves out."""
 INVALID_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")

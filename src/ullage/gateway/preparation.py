@@ -10,6 +10,7 @@ import orjson
 from ullage.broker.dialects import DIALECTS
 from ullage.cost.keys import check_model
 from ullage.errors import InvalidConversation, InvalidRequest
+from ullage.gateway.bound_thoughts import drop_unbound
 from ullage.gateway.conversations import identify
 from ullage.gateway.limits import input_limit, lower_output, requested_output
 from ullage.gateway.refusals import Refused
@@ -74,6 +75,8 @@ class Outgoing:
     is_streamed: bool
     translation: Translation | None = None
     """The translation into the upstream's API; None if the upstream speaks the client's."""
+    drops_unbound: bool = False
+    """True if the upstream is asked to leave out thinking that is bound to text which was cut."""
 
     @property
     def is_translated(self) -> bool:
@@ -124,6 +127,8 @@ class Preparation:
         asked = kept if translation is None else translation.body
         output = lower_output(asked, api, room, count.ceiling)
         sent = output.body
+        if upstream.binds_thinking and api == "anthropic.messages" and conversation.was_cut:
+            sent = drop_unbound(sent)
         if upstream.renamed and translation is None:
             sent = sent | {"model": upstream.endpoint.model}
         return Outgoing(
@@ -142,6 +147,7 @@ class Preparation:
             is_lowered=output.lowered,
             is_streamed=body.get("stream") is True,
             translation=translation,
+            drops_unbound=sent.get("thinking") is not output.body.get("thinking"),
         )
 
     def observe(self, outgoing: Outgoing, actual: int) -> bool:

@@ -88,6 +88,8 @@ class Upstream:
     """The name on the bill; None for the name in the request."""
     api: ApiName | None = None
     """The only API that is used, as configured; None if the server may have all three."""
+    binds_thinking: bool = False
+    """True for Anthropic's own server, which binds signed thinking to the text before it."""
 
     @property
     def base(self) -> str:
@@ -107,6 +109,11 @@ class Upstream:
         if self.speaks(api):
             return api
         return self.endpoint.api if self.endpoint.api in GATEWAY_APIS else None
+
+
+def is_anthropic(url: str) -> bool:
+    """Returns True for the address of Anthropic's own server."""
+    return host_of(url) == host_of(PROVIDERS["anthropic"].url)
 
 
 @lru_cache(maxsize=256)

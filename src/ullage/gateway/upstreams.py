@@ -9,7 +9,7 @@ from ullage.broker.registry import endpoint_for
 from ullage.broker.window_routes import Windows
 from ullage.errors import ConfigurationError
 from ullage.gateway.refusals import Refused
-from ullage.gateway.upstream import PATIENT, Upstream
+from ullage.gateway.upstream import PATIENT, Upstream, is_anthropic
 from ullage.models import model_info
 from ullage.session.endpoint import endpoint_of
 
@@ -41,7 +41,12 @@ def any_model_at(
     `api` is the only API that the server is asked in; None if it may have all three.
     """
     endpoint = endpoint_for(url, environ=environ)
-    return {ANY: Upstream(endpoint=replace(endpoint, window=window, timeouts=PATIENT), api=api)}
+    upstream = Upstream(
+        endpoint=replace(endpoint, window=window, timeouts=PATIENT),
+        api=api,
+        binds_thinking=is_anthropic(endpoint.url),
+    )
+    return {ANY: upstream}
 
 
 def configured_models(
@@ -61,6 +66,7 @@ def configured_models(
             renamed=endpoint.model != model.name,
             billed_as=model.name,
             api=model.api,
+            binds_thinking=is_anthropic(endpoint.url),
         )
     return table, notices
 

@@ -36,6 +36,9 @@ MOST_TOKENS = 10**9
 """Highest token count of one request that is accepted."""
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction"})
+HISTORIES = frozenset({"compaction", "item_reference"})
+"""Types of parts that stand for a piece of the conversation which only the provider's server can read. They
+are never removed: nothing else tells the model about that piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
