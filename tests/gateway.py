@@ -84,7 +84,11 @@ class Gateway(NamedTuple):
 
 @contextlib.contextmanager
 def serving(
-    upstream: str | Mapping[str, Upstream], *, window: int | None = 100_000, config: str = ""
+    upstream: str | Mapping[str, Upstream],
+    *,
+    window: int | None = 100_000,
+    config: str = "",
+    recall: bool = False,
 ) -> Iterator[Gateway]:
     """A running gateway, for the address of an upstream or a table of upstreams."""
     table = any_model_at(upstream, window, {}) if isinstance(upstream, str) else upstream
@@ -93,7 +97,7 @@ def serving(
         file.write_text(config)
         settings = load(file, environ={}, cwd=Path(folder))
         with store.open(Path(folder, "ullage.db")) as kept:
-            app = App(settings, kept, table)
+            app = App(settings, kept, table, offers_recall=recall)
             server = make_server(app)
             listener = socket.create_server(("127.0.0.1", 0))
             thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="gateway")

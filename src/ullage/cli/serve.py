@@ -50,6 +50,11 @@ def add_options(serve: ArgumentParser) -> None:
     serve.add_argument(
         "--window", type=positive_number, metavar="N", help="the window in tokens (default: each model's own)"
     )
+    serve.add_argument(
+        "--recall",
+        action="store_true",
+        help="let models look up what was removed, for clients without a key (a key has its own --recall)",
+    )
     serve.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
     store_option(serve, "the store of the bill")
 
@@ -77,6 +82,7 @@ def run(options: Namespace) -> int:
         upstream_api=None if options.upstream_api is None else SHORT_NAMES[options.upstream_api],
         model=options.model,
         window=options.window,
+        offers_recall=options.recall,
     )
     with store.open(options.store) as kept:
         settings = load_trusted(options.config, kept.preferences, os.environ, Path.cwd())

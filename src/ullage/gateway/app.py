@@ -19,6 +19,7 @@ from ullage.gateway.metrics import Metrics
 from ullage.gateway.model_list import find_model, list_models
 from ullage.gateway.openapi import document
 from ullage.gateway.preparation import CallRoute, Preparation
+from ullage.gateway.recall import GatewayRecall
 from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
 from ullage.gateway.request import ClientConnection, Disconnected, parse_object, read_body, received
 from ullage.gateway.token_counts import COUNT_PATHS, TokenCounts
@@ -75,9 +76,19 @@ class App:
     """The gateway as an ASGI application."""
 
     def __init__(
-        self, settings: Settings, kept: Store, table: Mapping[str, Upstream], *, is_open: bool = False
+        self,
+        settings: Settings,
+        kept: Store,
+        table: Mapping[str, Upstream],
+        *,
+        is_open: bool = False,
+        offers_recall: bool = False,
     ) -> None:
-        """Takes the parts; `is_open` lets all programs on this machine in, even if keys exist."""
+        """Takes the parts.
+
+        `is_open` lets all programs on this machine in, even if keys exist. `offers_recall` offers the recall
+        tool to callers without a key; each key says that for itself.
+        """
         self._settings = settings
         self._kept = kept
         self._table = table
@@ -86,6 +97,7 @@ class App:
         self.metrics = Metrics()
         self._conversations = Conversations()
         self._transport = Transport()
+        self._recall = GatewayRecall(is_open=offers_recall)
         self._gate = Gate(None if is_open else kept.keys)
 
     async def open(self) -> None:
@@ -102,12 +114,14 @@ class App:
                 self._upstreams,
                 self._conversations,
                 counts,
+                self._recall,
                 reserved_output=self._settings.context.reserved_output,
             ),
             transport=self._transport,
             bill=self._bill,
             gate=self._gate,
             metrics=self.metrics,
+            recall=self._recall,
         )
         self._is_ready = True
 

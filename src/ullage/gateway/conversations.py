@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from ullage.fitting import FitPolicy
     from ullage.fitting.body import FittedRequest
     from ullage.gateway.request import Received
     from ullage.target import ApiName, Target
@@ -65,6 +66,8 @@ class Identity(NamedTuple):
     name: str
     """The hash of the session's name and of the first user message; without a session, of the whole
     beginning. A session may have several conversations at once: its title, its subagents."""
+    rules: str = ""
+    """The name of the policy that its requests are fitted with."""
 
 
 def identify(
@@ -75,6 +78,7 @@ def identify(
     caller: str,
     target: Target,
     limit: int,
+    rules: str = "",
 ) -> Identity:
     """Returns the identity of a request's conversation."""
     session = session_of(request, body)
@@ -82,7 +86,7 @@ def identify(
     if not session:
         parts += [body.get(name) for name in BEGINNING[api]]
     name = hashlib.blake2b(orjson.dumps(parts), digest_size=16).hexdigest()
-    return Identity(caller, target, limit, name)
+    return Identity(caller, target, limit, name, rules)
 
 
 def session_of(request: Received, body: Mapping[str, Any]) -> str:
@@ -113,9 +117,15 @@ class Conversation:
     then nothing is changed, and each trim is first tried with the newest factor.
     """
 
-    def __init__(self, api: ApiName, identity: Identity, newest: NewestFactor) -> None:
+    def __init__(
+        self, api: ApiName, identity: Identity, newest: NewestFactor, policy: FitPolicy | None = None
+    ) -> None:
         self._window = RequestWindow(
-            api, model=identity.target, limit=identity.limit, factor=newest(identity.target)
+            api,
+            model=identity.target,
+            limit=identity.limit,
+            policy=policy,
+            factor=newest(identity.target),
         )
         self._target = identity.target
         self._newest = newest
@@ -167,11 +177,13 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, api: ApiName, identity: Identity, newest: NewestFactor) -> Conversation:
-        """Returns a conversation; makes it if it is not known."""
+    def get(
+        self, api: ApiName, identity: Identity, newest: NewestFactor, policy: FitPolicy | None = None
+    ) -> Conversation:
+        """Returns a conversation; makes it, with this policy, if it is not known."""
         found = self._known.get(identity)
         if found is None:
-            found = self._known[identity] = Conversation(api, identity, newest)
+            found = self._known[identity] = Conversation(api, identity, newest, policy)
             if len(self._known) > self._most:
                 self._known.popitem(last=False)
         else:

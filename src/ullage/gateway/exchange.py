@@ -15,23 +15,30 @@ from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
 from ullage.gateway.bound_thoughts import with_beta
+from ullage.gateway.delivery import deliver_stream, deliver_whole
+from ullage.gateway.refusals import Refused, event, kind_of_status, refused
 from ullage.gateway.request import Disconnected, read_body
+from ullage.gateway.rounds import AnswerRounds
 from ullage.gateway.tally import Tally
-from ullage.gateway.translated_answer import deliver, translated_error
+from ullage.gateway.translated_answer import deliver_translated, translated_error
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ullage.broker.http import Reply, Transport
+    from ullage.gateway.answer_filter.shared import RecallCall
     from ullage.gateway.bill import BookedCall, GatewayBill, Held
+    from ullage.gateway.delivery import Delivered
     from ullage.gateway.gate import Caller, Gate
     from ullage.gateway.metrics import Metrics
     from ullage.gateway.preparation import CallRoute, Outgoing, Preparation
+    from ullage.gateway.recall import GatewayRecall
     from ullage.gateway.request import ClientConnection, Received
 
 REFUSALS = frozenset({400, 413, 422})
 """The statuses with which servers refuse a request that is too long."""
+STREAM = "text/event-stream; charset=utf-8"
 MOST_TRIES = 3
 """Most tries for a request that its upstream refuses as too long; each is fitted to what was learned."""
 
@@ -52,6 +59,20 @@ class Arrived(NamedTuple):
     body: bytes | None
     """None for a stream, which the client has already."""
     is_broken: bool = False
+    recalls: Sequence[RecallCall] = ()
+    """The recall calls in the answer."""
+    goes_on: bool = False
+    """True if the model is asked again with the results of its recalls."""
+
+
+class Asking(NamedTuple):
+    """A client's request, and the rounds of its answer."""
+
+    connection: ClientConnection
+    call: CallRoute
+    caller: Caller
+    raw: bytes
+    rounds: AnswerRounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +84,7 @@ class Exchange:
     bill: GatewayBill
     gate: Gate
     metrics: Metrics
+    recall: GatewayRecall
 
     async def run(self, connection: ClientConnection, call: CallRoute) -> None:
         """Answers one request.
@@ -73,20 +95,48 @@ class Exchange:
         request = connection.request
         caller = await self.gate.admit(request)
         raw = await read_body(request, connection.receive)
+        asking = Asking(connection, call, caller, raw, AnswerRounds(call.api))
+        while True:
+            try:
+                sending, arrived = await self._asked(asking)
+            except (Refused, UllageError) as error:
+                if not asking.rounds.is_begun:
+                    raise
+                await _break_off(connection, call, error)
+                return
+            settled = await self._settled(sending.outgoing, sending.held, arrived)
+            asking.rounds.book(settled)
+            self._measure(call, sending.outgoing, settled, arrived)
+            if arrived.recalls:
+                await self._recalled(call, sending.outgoing, arrived)
+            if not arrived.goes_on:
+                break
+            asking.rounds.next()
+        await _finish(connection, sending.outgoing, asking.rounds, arrived)
+
+    async def _asked(self, asking: Asking) -> tuple[Sending, Arrived]:
+        """Sends the request of one round; again if the upstream finds it too long."""
+        connection, call, caller, raw, rounds = asking
         for attempt in range(MOST_TRIES):
-            outgoing = await self._prepared(request, call, caller, raw)
-            headers = _headers(outgoing, request, caller)
+            outgoing = await self._prepared(connection.request, call, caller, raw)
+            headers = _headers(outgoing, connection.request, caller)
             held = await self.bill.reserve(_charge(outgoing, caller))
-            arrived = await self._answered(connection, call, Sending(outgoing, headers, held))
+            sending = Sending(outgoing, headers, held)
+            arrived = await self._answered(connection, call, sending, rounds)
             too_long = _overflow(arrived)
             if too_long is None or attempt == MOST_TRIES - 1 or not call.is_fitted:
                 break
             await self.bill.release(held)
             self.preparation.refuse(outgoing, too_long.reported)
             await asyncio.to_thread(self.preparation.save, outgoing.target)
-        settled = await self._settled(outgoing, held, arrived)
-        self._measure(call, outgoing, settled, arrived)
-        await _finish(connection, outgoing, settled, arrived)
+        return sending, arrived
+
+    async def _recalled(self, call: CallRoute, outgoing: Outgoing, arrived: Arrived) -> None:
+        """Answers the recall calls of the model."""
+        self.metrics.add("ullage_recall_calls_total", call.api, by=len(arrived.recalls))
+        await self.recall.answer(
+            outgoing.asked, call.api, outgoing.identity, outgoing.fitted, arrived.recalls
+        )
 
     async def _prepared(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
         begun = time.perf_counter()
@@ -94,11 +144,12 @@ class Exchange:
         self.metrics.add("ullage_overhead_seconds_total", call.api, by=time.perf_counter() - begun)
         return outgoing
 
-    async def _answered(self, connection: ClientConnection, call: CallRoute, sending: Sending) -> Arrived:
+    async def _answered(
+        self, connection: ClientConnection, call: CallRoute, sending: Sending, rounds: AnswerRounds
+    ) -> Arrived:
         """Sends the request and returns its answer; however it ends, the reservation ends with it."""
         request, receive, send = connection
-        outgoing = sending.outgoing
-        upstream = outgoing.upstream
+        outgoing, upstream = sending.outgoing, sending.outgoing.upstream
         tally: Tally | None = None
         try:
             query = "" if outgoing.is_translated else request.query
@@ -110,14 +161,12 @@ class Exchange:
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
                 tally = Tally(outgoing.api, streamed=streamed)
                 if not streamed:
-                    return Arrived(reply, tally, await relay.read_whole(reply, tally))
-                told = _told_headers(reply, request, outgoing)
-                if outgoing.is_translated:
-                    done = await deliver(reply, tally, outgoing, connection, told)
-                    return Arrived(reply, tally, done.body, done.is_broken)
-                await relay.start(send, reply.status, told)
-                failure = await relay.stream(reply, send, tally, call.api, request.id)
-                return Arrived(reply, tally, None, is_broken=failure is not None)
+                    return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
+                if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
+                    await relay.start(send, reply.status, _stream_headers(reply, request, outgoing))
+                    rounds.is_begun = True
+                deliver = deliver_translated if outgoing.is_translated else deliver_stream
+                return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
         except BaseException as error:
             await self._abandon(call, sending.held, tally, error)
             raise
@@ -167,22 +216,45 @@ class Exchange:
 
 
 async def _finish(
-    connection: ClientConnection, outgoing: Outgoing, settled: BookedCall | None, arrived: Arrived
+    connection: ClientConnection, outgoing: Outgoing, rounds: AnswerRounds, arrived: Arrived
 ) -> None:
     """Sends the rest of the answer."""
+    request, send = connection.request, connection.send
     if arrived.body is None:
-        await relay.end(connection.send)
+        await relay.end(send)
         return
-    headers = _told_headers(arrived.reply, connection.request, outgoing)
-    if settled is not None and settled.cost is not None:
-        headers["x-ullage-cost"] = f"{settled.cost:f}"
     status, body = arrived.reply.status, arrived.body
+    if rounds.is_begun:  # a later round was refused
+        error = refusal(status, body)
+        told = Refused(kind_of_status(status), str(error))
+        await relay.piece(send, event(told, outgoing.client_api, request.id))
+        await relay.end(send)
+        return
+    headers = _told_headers(arrived.reply, request, outgoing)
+    if rounds.cost is not None:
+        headers["x-ullage-cost"] = f"{rounds.cost:f}"
     if outgoing.translation is not None:
         headers["content-type"] = "application/json"
         if status >= 400:
             key = outgoing.upstream.endpoint.key
-            body = translated_error(status, body, outgoing.translation, key, connection.request.id)
-    await relay.whole(connection.send, status, headers, body)
+            body = translated_error(status, body, outgoing.translation, key, request.id)
+    await relay.whole(send, status, headers, body)
+
+
+async def _break_off(connection: ClientConnection, call: CallRoute, error: Refused | UllageError) -> None:
+    """Ends a stream whose later round failed."""
+    told = error if isinstance(error, Refused) else refused(error, call.api)
+    await relay.piece(connection.send, event(told, call.api, connection.request.id))
+    await relay.end(connection.send)
+
+
+def _arrived(reply: Reply, tally: Tally, delivered: Delivered) -> Arrived:
+    return Arrived(reply, tally, *delivered)
+
+
+def _stream_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
+    headers = _told_headers(reply, request, outgoing)
+    return headers | {"content-type": STREAM} if outgoing.is_translated else headers
 
 
 def _headers(outgoing: Outgoing, request: Received, caller: Caller) -> dict[str, str]:

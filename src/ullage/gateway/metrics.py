@@ -29,6 +29,7 @@ METRICS: Mapping[str, Metric] = {
     "ullage_dropped_messages_total": Metric("Messages removed from requests.", ("api",)),
     "ullage_truncated_messages_total": Metric("Messages shortened in requests.", ("api",)),
     "ullage_recalled_total": Metric("Passages brought back into requests.", ("api",)),
+    "ullage_recall_calls_total": Metric("Calls of the recall tool that were answered here.", ("api",)),
     "ullage_lowered_outputs_total": Metric("Requests whose output limit was lowered.", ("api",)),
     "ullage_unread_total": Metric("Requests of an unknown form that were forwarded unchanged.", ("api",)),
     "ullage_estimated_total": Metric("Calls billed with a figure of our own count.", ("api",)),

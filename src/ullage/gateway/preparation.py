@@ -13,6 +13,7 @@ from ullage.errors import InvalidConversation, InvalidRequest
 from ullage.gateway.bound_thoughts import drop_unbound
 from ullage.gateway.conversations import identify
 from ullage.gateway.limits import input_limit, lower_output, requested_output
+from ullage.gateway.policy_header import HEADER, read_policy
 from ullage.gateway.refusals import Refused
 from ullage.gateway.request import parse_object
 from ullage.gateway.translation import translate
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ullage.fitting.body import FittedRequest
     from ullage.gateway.conversations import Conversation, Conversations, Identity
     from ullage.gateway.gate import Caller
+    from ullage.gateway.recall import GatewayRecall
     from ullage.gateway.request import Received
     from ullage.gateway.translation import Translation
     from ullage.gateway.upstream import Upstream
@@ -73,6 +75,10 @@ class Outgoing:
     is_lowered: bool
     """True if the limit of the answer was lowered."""
     is_streamed: bool
+    asked: Mapping[str, Any]
+    """The client's request."""
+    offers_recall: bool = False
+    """True if the model may call the recall tool of the gateway."""
     translation: Translation | None = None
     """The translation into the upstream's API; None if the upstream speaks the client's."""
     drops_unbound: bool = False
@@ -82,6 +88,11 @@ class Outgoing:
     def is_translated(self) -> bool:
         """True if the upstream is asked in another API than the client's."""
         return self.translation is not None
+
+    @property
+    def client_api(self) -> ApiName:
+        """The client's own API."""
+        return self.api if self.translation is None else self.translation.source
 
     def path(self, call: CallRoute) -> str:
         """Returns the path at the upstream."""
@@ -96,10 +107,12 @@ class Preparation:
         upstreams: Upstreams,
         conversations: Conversations,
         counts: UpstreamCounts,
+        recall: GatewayRecall,
         *,
         reserved_output: int | None = None,
     ) -> None:
         """Takes the parts; `reserved_output` is the configured reserve for the answer."""
+        self._recall = recall
         self._upstreams = upstreams
         self._conversations = conversations
         self._counts = counts
@@ -118,11 +131,16 @@ class Preparation:
         api = self._upstreams.api_of(upstream, model, call.api)
         target = target_of(upstream, model, api)
         limit = self._limit(request, body, call, room)
-        identity = identify(request, body, call.api, caller=caller.name, target=target, limit=limit)
-        conversation = self._conversations.get(call.api, identity, self._counts.factor)
-        fitted, unread = await self._fitted(conversation, identity, body, raw)
+        offered = call.is_fitted and self._recall.is_offered(caller, body)
+        policy, rules = read_policy(request.header(HEADER), recall=offered)
+        identity = identify(
+            request, body, call.api, caller=caller.name, target=target, limit=limit, rules=rules
+        )
+        given = self._recall.extend(body, call.api, identity) if offered else body
+        conversation = self._conversations.get(call.api, identity, self._counts.factor, policy)
+        fitted, unread = await self._fitted(conversation, identity, given, raw)
         count = self._unread_count(target, raw) if fitted is None else fitted.count
-        kept = body if fitted is None else cast("dict[str, Any]", fitted.body)
+        kept = given if fitted is None else cast("dict[str, Any]", fitted.body)
         translation = None if api == call.api else _translated(kept, call, target, unread)
         asked = kept if translation is None else translation.body
         output = lower_output(asked, api, room, count.ceiling)
@@ -147,6 +165,8 @@ class Preparation:
             is_lowered=output.lowered,
             is_streamed=body.get("stream") is True,
             translation=translation,
+            asked=body,
+            offers_recall=offered,
             drops_unbound=sent.get("thinking") is not output.body.get("thinking"),
         )
 

@@ -68,6 +68,12 @@ async def whole(send: Send, status: int, headers: Mapping[str, str], body: bytes
     await send({"type": "http.response.body", "body": body})
 
 
+async def piece(send: Send, body: bytes) -> None:
+    """Sends a piece of a stream; nothing if it is empty."""
+    if body:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
 async def end(send: Send) -> None:
     """Sends the end of a stream."""
     await send({"type": "http.response.body", "body": b""})

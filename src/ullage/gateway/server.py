@@ -52,6 +52,8 @@ class ServerOptions:
     """The configured model that answers under every name."""
     window: int | None = None
     """The window of all models; None for each model's own."""
+    offers_recall: bool = False
+    """True to offer the recall tool to models for callers without a key."""
     is_open: bool = False
     """True for a gateway of one agent, which every program on this machine may use although keys exist."""
 
@@ -91,7 +93,9 @@ async def running(
     async with AsyncExitStack() as closing:
         closing.callback(listener.close)
         table = await _table(options, settings, environ, tell, closing)
-        server = make_server(App(settings, kept, table, is_open=options.is_open))
+        server = make_server(
+            App(settings, kept, table, is_open=options.is_open, offers_recall=options.offers_recall)
+        )
         task = asyncio.get_running_loop().create_task(server.serve([listener]))
         url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
         try:

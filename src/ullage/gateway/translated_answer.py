@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -13,41 +13,34 @@ from ullage.errors import ContextOverflowError, ProviderError
 from ullage.gateway import relay
 from ullage.gateway.answer_writer import WRITERS
 from ullage.gateway.answer_writer.collected import AnswerHead, CollectedAnswer
+from ullage.gateway.delivery import Delivered
 from ullage.gateway.refusals import Refused, answer, event, kind_of_status, refused
 from ullage.tokens import counter_for
 from ullage.usage import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ullage.broker.endpoint import Key
     from ullage.broker.http import Reply
-    from ullage.gateway.answer_writer import StreamWriter
     from ullage.gateway.answer_writer.collected import AnswerPart
     from ullage.gateway.preparation import Outgoing
     from ullage.gateway.request import ClientConnection, Send
+    from ullage.gateway.rounds import AnswerRounds
     from ullage.gateway.tally import Tally
     from ullage.gateway.translation import Translation
-
-
-class Delivered(NamedTuple):
-    """An answer that was translated."""
-
-    body: bytes | None
-    """None for a stream, which the client has already."""
-    is_broken: bool = False
 
 
 class ForeignAnswer:
     """Reads the bytes of an upstream's stream."""
 
-    def __init__(self, translation: Translation, outgoing: Outgoing) -> None:
+    def __init__(self, translation: Translation, outgoing: Outgoing, answer: CollectedAnswer) -> None:
         dialect = DIALECTS[translation.target]
         self._framer, self._reader = dialect.framer(), dialect.reader()
         self._outgoing = outgoing
         self.source = translation.source
         """The client's API."""
-        self.answer = CollectedAnswer(translation.names)
+        self.answer = answer
 
     def feed(self, chunk: bytes) -> Iterator[AnswerPart]:
         """Yields the parts that are complete now; raises the upstream's error if it sent one."""
@@ -67,12 +60,12 @@ class ForeignAnswer:
             self.answer.usage = Usage(prompt=self._outgoing.count.tokens, completion=written.tokens)
 
 
-async def deliver(
+async def deliver_translated(
     reply: Reply,
     tally: Tally,
     outgoing: Outgoing,
     connection: ClientConnection,
-    headers: Mapping[str, str],
+    rounds: AnswerRounds,
 ) -> Delivered:
     """Translates the stream of an upstream: sends it on as a stream, or returns it as one object.
 
@@ -81,15 +74,15 @@ async def deliver(
     """
     translation = outgoing.translation
     assert translation is not None  # noqa: S101 - the caller has looked
-    read = ForeignAnswer(translation, outgoing)
+    if rounds.collected is None:
+        rounds.collected = CollectedAnswer(translation.names, hides_recall=outgoing.offers_recall)
+    else:
+        rounds.collected.next_round()
+    answer = rounds.collected
+    read = ForeignAnswer(translation, outgoing, answer)
     head = _head(translation, outgoing, connection.request.id)
-    writer = WRITERS[translation.source]
     if outgoing.is_streamed:
-        stream = writer.stream(head)
-        await relay.start(
-            connection.send, 200, {**headers, "content-type": "text/event-stream; charset=utf-8"}
-        )
-        return await _streamed(reply, tally, read, stream, connection)
+        return await _streamed(reply, tally, read, rounds, (head, connection.send))
     async for chunk in reply.chunks():
         tally.add(chunk)
         _check_size(tally)
@@ -97,29 +90,38 @@ async def deliver(
             pass
     for _ in read.end():
         pass
-    return Delivered(orjson.dumps(writer.whole(head, read.answer)))
+    body = orjson.dumps(WRITERS[translation.source].whole(head, answer))
+    return Delivered(body, recalls=answer.recalls, goes_on=_goes_on(answer, rounds))
+
+
+def _goes_on(answer: CollectedAnswer, rounds: AnswerRounds) -> bool:
+    return bool(answer.recalls) and not answer.has_other_calls and not rounds.is_last
 
 
 async def _streamed(
     reply: Reply,
     tally: Tally,
     read: ForeignAnswer,
-    stream: StreamWriter,
-    connection: ClientConnection,
+    rounds: AnswerRounds,
+    to: tuple[AnswerHead, Send],
 ) -> Delivered:
-    send = connection.send
-    failure: Refused | None = None
+    head, send = to
+    if rounds.writer is None:
+        rounds.writer = WRITERS[read.source].stream(head)
+        await _send(send, rounds.writer.begin())
+    stream = rounds.writer
     try:
-        await _send(send, stream.begin())
         async for chunk in reply.chunks():
             tally.add(chunk)
             await _send(send, (data for part in read.feed(chunk) for data in stream.add(part)))
         await _send(send, (data for part in read.end() for data in stream.add(part)))
-        await _send(send, stream.end(read.answer))
     except (ProviderError, ContextOverflowError) as error:
-        failure = refused(error, read.source)
-        await _send(send, iter((event(failure, read.source, connection.request.id),)))
-    return Delivered(None, is_broken=failure is not None)
+        await relay.piece(send, event(refused(error, read.source), read.source, head.id))
+        return Delivered(None, is_broken=True)
+    goes_on = _goes_on(read.answer, rounds)
+    if not goes_on:
+        await _send(send, stream.end(read.answer))
+    return Delivered(None, recalls=read.answer.recalls, goes_on=goes_on)
 
 
 async def _send(send: Send, pieces: Iterator[bytes]) -> None:
@@ -128,8 +130,7 @@ async def _send(send: Send, pieces: Iterator[bytes]) -> None:
     try:
         ready.extend(pieces)
     finally:  # what came before an error is sent before it
-        if ready:
-            await send({"type": "http.response.body", "body": b"".join(ready), "more_body": True})
+        await relay.piece(send, b"".join(ready))
 
 
 def _check_size(tally: Tally) -> None:

@@ -48,7 +48,7 @@ class ChatStream:
 
     def end(self, answer: CollectedAnswer) -> Iterator[bytes]:
         """Yields the chunk with the reason, and the one with the usage if the client asked for it."""
-        yield self._chunk({}, REASONS[answer.finished.reason])
+        yield self._chunk({}, REASONS[answer.reason])
         options = self._head.asked.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage") is True:
             yield encode_event(
@@ -74,7 +74,7 @@ def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = calls
     choice = {"index": 0, "message": message, "logprobs": None}
-    choice["finish_reason"] = REASONS[answer.finished.reason]
+    choice["finish_reason"] = REASONS[answer.reason]
     return {**_frame(head, "chat.completion"), "choices": [choice], "usage": _usage(answer.used)}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 
 from ullage.broker.events import Finished, Reasoning, Text, ToolCall, Used
+from ullage.gateway.answer_filter.shared import RECALL, RecallCall
 from ullage.gateway.tool_names import CalledTool
 from ullage.usage import Usage
 
@@ -47,8 +48,15 @@ AnswerPart: TypeAlias = Text | Reasoning | CalledTool
 class CollectedAnswer:
     """An answer so far."""
 
-    def __init__(self, names: ToolNames) -> None:
+    def __init__(self, names: ToolNames, *, hides_recall: bool = False) -> None:
+        """Takes the names of the tools; `hides_recall` keeps calls of the recall tool out of the parts."""
         self.usage: Usage | None = None
+        """The usage of this round, as the upstream reported it."""
+        self.recalls: list[RecallCall] = []
+        """The hidden calls of this round."""
+        self.has_other_calls = False
+        self._hides = hides_recall
+        self._before = Usage()
         self.finished = Finished("other")
         self._names = names
         self._parts: list[AnswerPart] = []
@@ -61,7 +69,10 @@ class CollectedAnswer:
             self.usage = event.usage
         elif isinstance(event, Finished):
             self.finished = event
+        elif isinstance(event, ToolCall) and self._hides and event.name == RECALL:
+            self.recalls.append(RecallCall(event.id, event.arguments))
         elif isinstance(event, ToolCall):
+            self.has_other_calls = True
             called = self._names.returned(event)
             self.parts.append(called)
             yield called
@@ -91,8 +102,22 @@ class CollectedAnswer:
 
     @property
     def used(self) -> Usage:
-        """The usage; zeros as long as none is known."""
-        return Usage() if self.usage is None else self.usage
+        """The usage of all rounds; zeros as long as none is known."""
+        if self.usage is None:
+            return self._before
+        names = ("prompt", "completion", "cached_read", "cache_write", "reasoning")
+        return Usage(**{name: getattr(self._before, name) + getattr(self.usage, name) for name in names})
+
+    @property
+    def reason(self) -> str:
+        """The reason of the end; calls that are hidden are no reason."""
+        hidden = self.finished.reason == "tool_calls" and bool(self.recalls) and not self.has_other_calls
+        return "stop" if hidden else self.finished.reason
+
+    def next_round(self) -> None:
+        """Begins another round: its parts follow those of the round before."""
+        self._before, self.usage = self.used, None
+        self.recalls, self.has_other_calls = [], False
 
 
 def encode_event(data: Mapping[str, Any], *, named: bool = True) -> bytes:

@@ -19,7 +19,6 @@ from ullage.wire.calls import arguments_object
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ullage.broker.events import Finished
     from ullage.gateway.answer_writer.collected import AnswerHead, AnswerPart, CollectedAnswer
     from ullage.usage import Usage
 
@@ -60,7 +59,7 @@ class MessagesStream:
     def end(self, answer: CollectedAnswer) -> Iterator[bytes]:
         """Yields the end of the last block and of the message."""
         yield from self._close()
-        delta = {"stop_reason": _reason(answer.finished), "stop_sequence": None}
+        delta = {"stop_reason": REASONS[answer.reason], "stop_sequence": None}
         yield encode_event({"type": "message_delta", "delta": delta, "usage": _usage(answer.used)})
         yield encode_event({"type": "message_stop"})
 
@@ -78,7 +77,7 @@ def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
     """Returns an answer as one object."""
     shows_thinking = thinks(head.asked.get("thinking"))
     blocks = [_block(part) for part in answer.parts if shows_thinking or not isinstance(part, Reasoning)]
-    return _message(head, blocks, _reason(answer.finished), _usage(answer.used))
+    return _message(head, blocks, REASONS[answer.reason], _usage(answer.used))
 
 
 def _message(head: AnswerHead, blocks: list[Any], reason: str | None, usage: Any) -> dict[str, Any]:
@@ -119,10 +118,6 @@ def _delta(part: AnswerPart) -> dict[str, Any]:
     # A small model may write arguments that are no JSON object; the SDKs could not read them.
     written = orjson.dumps(arguments_object(part.arguments)).decode()
     return {"type": "input_json_delta", "partial_json": written}
-
-
-def _reason(finished: Finished) -> str:
-    return REASONS[finished.reason]
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class ResponsesStream:
 def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
     """Returns an answer as one object."""
     items = [_item(head, index, part) for index, part in enumerate(answer.parts)]
-    cut = INCOMPLETE.get(answer.finished.reason)
+    cut = INCOMPLETE.get(answer.reason)
     made = _response(head, "completed" if cut is None else "incomplete", items)
     made["incomplete_details"] = None if cut is None else {"reason": cut}
     made["usage"] = _usage(answer.used)
