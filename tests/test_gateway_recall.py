@@ -268,6 +268,15 @@ def test_a_later_round_that_fails_is_an_error_event() -> None:
     assert '"error"' in text
 
 
+def test_an_error_inside_a_filtered_stream_ends_it() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "No boats"}}
+    body = recalling_stream("messages").partition(b"event: message_delta")[0] + events(error)
+    with playing(Script(body=body)) as player, serving(player.url, window=WINDOW, recall=True) as gateway:
+        text = gateway.ask(PATHS["messages"], loop("messages", stream=True)).body.decode()
+    assert len(player.requests) == 1
+    assert text.rstrip().endswith(orjson.dumps(error).decode())
+
+
 def test_recall_is_offered_only_to_keys_that_may_use_it() -> None:
     with playing(Script(body=chat_stream())) as player, serving(player.url, window=WINDOW) as gateway:
         may = gateway.kept.keys.create("may", may_recall=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from itertools import permutations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anthropic
@@ -26,8 +28,9 @@ from tests.scripted_answers import (
     events,
 )
 from tests.world import until
+from ullage.config import load
 from ullage.gateway.upstream import SHORT_NAMES
-from ullage.gateway.upstreams import any_model_at
+from ullage.gateway.upstreams import any_model_at, configured_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -402,6 +405,7 @@ SERVER_TOOL = {"type": "server_tool_use", "id": "s", "name": "x", "input": {}}
         ("chat", "messages", {"response_format": {"type": "json_object"}}, "'response_format'"),
         ("chat", "responses", {"stop": ["END"]}, "'stop'"),
         ("chat", "responses", {"x_unknown": 1}, "'x_unknown'"),
+        ("chat", "messages", {"functions": [{"name": "read"}]}, "'functions'"),
         ("responses", "chat", {"previous_response_id": "resp_1"}, "previous_response_id"),
         ("responses", "chat", {"background": True}, "'background'"),
         ("responses", "chat", {"include": ["file_search_call.results"]}, "'include'"),
@@ -618,6 +622,13 @@ def test_an_error_inside_a_stream_is_an_error_event() -> None:
     assert answer.status == 502
 
 
+def test_a_translated_answer_in_one_piece_is_refused() -> None:
+    with playing(sent_json({"choices": []})) as player, serving(at(player.url, "chat")) as gateway:
+        answer = gateway.ask("/v1/messages", {"model": CLAUDE, **MINIMAL["messages"]})
+    assert answer.status == 502
+    assert "one piece" in answer.json()["error"]["message"]
+
+
 def test_a_client_that_goes_away_stops_a_translated_upstream_and_is_billed() -> None:
     script = Script(body=STREAMS["chat"](), stall_at=300)
     body = orjson.dumps({"model": CLAUDE, "stream": True, **MINIMAL["messages"]})
@@ -653,6 +664,29 @@ def test_counts_and_compactions_of_another_api_are_not_sent() -> None:
         assert player.requests == []
     assert counted.json()["input_tokens"] > 0
     assert (compacted.status, compacted.json()["error"]["code"]) == (404, "unknown_url")
+
+
+@pytest.mark.parametrize("server", ["messages", "chat"])
+def test_a_mapped_name_reaches_the_server_as_its_own_and_the_client_as_its_own(server: str) -> None:
+    config = """
+[models."claude-opus-4-6"]
+model = "qwen3-coder"
+window = 100000
+endpoint = "ADDRESS"
+api = "API"
+"""
+    with playing(Script(body=STREAMS[server]())) as player, tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "config.toml")
+        file.write_text(config.replace("ADDRESS", player.url).replace("API", SHORT_NAMES[server]))
+        settings = load(file, environ={}, cwd=Path(folder))
+        table, notices = configured_models(settings.models.values(), {})
+        with serving(table) as gateway:
+            answer = gateway.ask("/v1/messages", {"model": CLAUDE, "stream": True, **MINIMAL["messages"]})
+            assert gateway.ask("/v1/messages", {"model": "other", **MINIMAL["messages"]}).status == 404
+    assert notices == []
+    assert player.requests[0].json()["model"] == "qwen3-coder"
+    assert player.requests[0].path == PATHS[server]
+    assert answer.status == 200
 
 
 # Fitting

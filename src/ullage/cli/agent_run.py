@@ -15,6 +15,7 @@ from ullage.cli.complaint import complain
 from ullage.errors import ConfigurationError
 from ullage.gateway import server
 from ullage.gateway.agents import AGENTS, Aim
+from ullage.gateway.upstream import api_named
 from ullage.session.trust import load_trusted
 
 if TYPE_CHECKING:
@@ -60,7 +61,14 @@ def _server_options(agent: Agent, options: Namespace, settings: Settings) -> ser
     if upstream is None and model is None:
         upstream = agent.upstream
         model = None if upstream else settings.default_model
-    return server.ServerOptions(port=0, upstream=upstream, model=model, window=options.window, is_open=True)
+    return server.ServerOptions(
+        port=0,
+        upstream=upstream,
+        upstream_api=api_named(options.upstream_api, options.upstream),
+        model=model,
+        window=options.window,
+        is_open=True,
+    )
 
 
 def _name(agent: Agent, options: Namespace, model: str | None = None) -> str | None:

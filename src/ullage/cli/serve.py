@@ -66,20 +66,15 @@ def run(options: Namespace) -> int:
 
     from ullage import store  # noqa: PLC0415
     from ullage.cli.complaint import complain  # noqa: PLC0415
-    from ullage.errors import ConfigurationError  # noqa: PLC0415
     from ullage.gateway import server  # noqa: PLC0415
-    from ullage.gateway.upstream import SHORT_NAMES  # noqa: PLC0415
+    from ullage.gateway.upstream import api_named  # noqa: PLC0415
     from ullage.session.trust import load_trusted  # noqa: PLC0415
 
-    if options.upstream_api is not None and options.upstream is None:
-        raise ConfigurationError(
-            "--upstream-api belongs to --upstream: a configured model has the setting 'api' instead"
-        )
     chosen = server.ServerOptions(
         host=options.host,
         port=server.PORT if options.port is None else options.port,
         upstream=options.upstream,
-        upstream_api=None if options.upstream_api is None else SHORT_NAMES[options.upstream_api],
+        upstream_api=api_named(options.upstream_api, options.upstream),
         model=options.model,
         window=options.window,
         offers_recall=options.recall,

@@ -67,13 +67,13 @@ async def deliver_stream(
         return Delivered(None, is_broken=broken is not None)
     framer, chosen, api = SseFramer(), rounds.filter, outgoing.api
     failure: Refused | None = None
+    has_failed = False
     try:
         async for chunk in reply.chunks():
             tally.add(chunk)
-            frames = [mapping(_object(frame.data)) for frame in framer.feed(chunk)]
-            await send_events(
-                connection, api, (made for each in frames if each for made in chosen.feed(each))
-            )
+            values = [value for frame in framer.feed(chunk) if (value := _object(frame.data))]
+            has_failed = has_failed or any(map(_is_error, values))
+            await send_events(connection, api, (made for each in values for made in chosen.feed(each)))
     except (ProviderError, ContextOverflowError) as error:
         failure = refused(error, api)
     else:
@@ -81,6 +81,8 @@ async def deliver_stream(
             failure = Refused("upstream", CUT)
     if failure is not None:
         await relay.piece(connection.send, event(failure, api, connection.request.id))
+        return Delivered(None, is_broken=True)
+    if has_failed:  # the client has the upstream's own error
         return Delivered(None, is_broken=True)
     calls = chosen.calls
     goes_on = bool(calls) and not chosen.has_other_calls and not rounds.is_last
@@ -96,6 +98,10 @@ async def send_events(connection: ClientConnection, api: ApiName, made: Iterator
     await relay.piece(
         connection.send, b"".join(encode_event(each, named=api != "openai.chat") for each in made)
     )
+
+
+def _is_error(value: Mapping[str, Any]) -> bool:
+    return bool(value.get("error")) or value.get("type") in {"error", "response.failed"}
 
 
 def _object(data: bytes | str) -> dict[str, Any]:

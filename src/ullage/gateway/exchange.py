@@ -20,7 +20,7 @@ from ullage.gateway.refusals import Refused, event, kind_of_status, refused
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.rounds import AnswerRounds
 from ullage.gateway.tally import Tally
-from ullage.gateway.translated_answer import deliver_translated, translated_error
+from ullage.gateway.translated_answer import check_streamed, deliver_translated, translated_error
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class Exchange:
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
                 tally = Tally(outgoing.api, streamed=streamed)
                 if not streamed:
+                    check_streamed(reply, outgoing)
                     return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
                 if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
                     await relay.start(send, reply.status, _stream_headers(reply, request, outgoing))

@@ -20,6 +20,8 @@ MOST = 1_000
 MOST_TURNS = 200
 """Most hidden turns of a conversation; the oldest are forgotten first."""
 
+MARK = b'"cache_control"'
+
 
 class HiddenTurn(NamedTuple):
     """The items of one round, and their place in the history of the client."""
@@ -40,7 +42,7 @@ class HiddenTurns:
     def remember(self, name: str, before: Sequence[Any], items: Sequence[Any]) -> None:
         """Keeps the hidden items that follow the client's items `before`."""
         turns = self._known.setdefault(name, [])
-        turns.append(HiddenTurn(len(before), _digest(before), tuple(items)))
+        turns.append(HiddenTurn(len(before), _digests(before)[-1], tuple(items)))
         del turns[:-MOST_TURNS]
         self._known.move_to_end(name)
         if len(self._known) > self._most:
@@ -48,24 +50,27 @@ class HiddenTurns:
 
     def replay(self, name: str, items: Sequence[Any]) -> list[Any]:
         """Returns the client's items with the hidden ones at their places."""
+        turns = self._known.get(name, ())
         made: list[Any] = []
         done = 0
-        digests: dict[int, bytes] = {}
-        for turn in self._known.get(name, ()):
-            if turn.place > len(items):
-                break
-            digest = digests.get(turn.place)
-            if digest is None:
-                digest = digests[turn.place] = _digest(items[: turn.place])
-            if digest == turn.digest and turn.place >= done:
+        digests = _digests(items[: max((turn.place for turn in turns), default=0)])
+        for turn in turns:
+            if done <= turn.place < len(digests) and digests[turn.place] == turn.digest:
                 made += items[done : turn.place]
                 made += turn.items
                 done = turn.place
         return [*made, *items[done:]]
 
 
-def _digest(items: Sequence[Any]) -> bytes:
-    return hashlib.blake2b(orjson.dumps(_unmarked(list(items))), digest_size=16).digest()
+def _digests(items: Sequence[Any]) -> list[bytes]:
+    """Returns the hash of each beginning of the items, from the empty one on; cache marks do not count."""
+    digests = [b""]
+    for item in items:
+        data = orjson.dumps(item)
+        if MARK in data:
+            data = orjson.dumps(_unmarked(item))
+        digests.append(hashlib.blake2b(digests[-1] + data, digest_size=16).digest())
+    return digests
 
 
 def _unmarked(value: Any) -> Any:

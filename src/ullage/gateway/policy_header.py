@@ -6,6 +6,7 @@ x-ullage-policy: max_age=3, keep_first_user=false
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -31,6 +32,7 @@ KNOBS = (
 """The fields of `FitPolicy` that a request may set. The others name single messages or run code."""
 
 
+@lru_cache(maxsize=256)
 def read_policy(text: str, *, recall: bool) -> tuple[FitPolicy, str]:
     """Returns the policy of a request and its name; refuses an unknown knob, and a value that it cannot have.
 

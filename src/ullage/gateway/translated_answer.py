@@ -94,6 +94,16 @@ async def deliver_translated(
     return Delivered(body, recalls=answer.recalls, goes_on=_goes_on(answer, rounds))
 
 
+def check_streamed(reply: Reply, outgoing: Outgoing) -> None:
+    """Raises ProviderError if a translated answer came in one piece, although a stream was asked for."""
+    if outgoing.is_translated and reply.status < 400:
+        raise ProviderError(
+            "the model's server sent its answer in one piece although a stream was asked for: check that its "
+            "address and API are right",
+            code="not_a_stream",
+        )
+
+
 def _goes_on(answer: CollectedAnswer, rounds: AnswerRounds) -> bool:
     return bool(answer.recalls) and not answer.has_other_calls and not rounds.is_last
 

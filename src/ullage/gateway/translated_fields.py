@@ -19,8 +19,6 @@ SAID: Mapping[ApiName, frozenset[str]] = {
     "openai.chat": COMMON
     | {
         "messages",
-        "functions",
-        "function_call",
         "response_format",
         "max_tokens",
         "max_completion_tokens",
@@ -67,7 +65,7 @@ ADVISORY: Mapping[str, str] = {
 """Fields that may be left out, each with the reason: the question and the form of the answer stay."""
 
 READABLE = frozenset({"reasoning.encrypted_content"})
-"""What `include` may ask for; only its own provider could read it in a later request."""
+"""The values of `include` that say nothing to another server, because only their own provider reads them."""
 
 NEUTRAL: Mapping[str, Callable[[Any], bool]] = {
     "n": lambda value: value == 1,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ullage.broker.dialects import DIALECTS
 from ullage.broker.endpoint import Key, Timeouts
 from ullage.broker.registry import PROVIDERS, host_of
+from ullage.errors import ConfigurationError
 from ullage.gateway.gate import secret_of
 from ullage.gateway.refusals import Refused
 
@@ -109,6 +110,17 @@ class Upstream:
         if self.speaks(api):
             return api
         return self.endpoint.api if self.endpoint.api in GATEWAY_APIS else None
+
+
+def api_named(name: str | None, upstream: str | None) -> ApiName | None:
+    """Returns the API that the option `--upstream-api` names; it belongs to `--upstream`."""
+    if name is None:
+        return None
+    if upstream is None:
+        raise ConfigurationError(
+            "--upstream-api belongs to --upstream: a configured model has the setting 'api' instead"
+        )
+    return SHORT_NAMES[name]
 
 
 def is_anthropic(url: str) -> bool:
