@@ -438,6 +438,16 @@ def test_advice_that_is_left_out_is_told_in_a_header() -> None:
     assert headers["x-ullage-translated"] == "openai.chat"
 
 
+def test_a_tool_cannot_smuggle_a_header_into_the_answer() -> None:
+    tools = [{"type": "web_search\r\nx-evil: 1"}, *TOOLS["responses"]["tools"]]
+    with playing(Script(body=STREAMS["chat"]())) as player, serving(at(player.url, "chat")) as gateway:
+        headers = gateway.ask(
+            "/v1/responses", {"model": MODEL, **MINIMAL["responses"], "tools": tools}
+        ).headers
+    assert "x-evil" not in headers
+    assert headers["x-ullage-left-out"] == "tools[0] (web_search  x-evil: 1)"
+
+
 def test_structured_output_is_said_in_all_apis() -> None:
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     named = {"name": "n", "schema": schema}

@@ -14,14 +14,14 @@ from ullage.broker.refusals import refusal
 from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
-from ullage.gateway.bound_thoughts import with_beta
 from ullage.gateway.delivery import deliver_stream, deliver_whole
+from ullage.gateway.headers import answer_headers, request_headers, stream_headers
 from ullage.gateway.refusals import Refused, event, kind_of_status, refused
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.rounds import AnswerRounds
 from ullage.gateway.tally import Tally
 from ullage.gateway.translated_answer import check_streamed, deliver_translated, translated_error
-from ullage.gateway.upstream import address_of, returned_headers, sent_headers
+from ullage.gateway.upstream import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 REFUSALS = frozenset({400, 413, 422})
 """The statuses with which servers refuse a request that is too long."""
-STREAM = "text/event-stream; charset=utf-8"
 MOST_TRIES = 3
 """Most tries for a request that its upstream refuses as too long; each is fitted to what was learned."""
 
@@ -119,7 +118,7 @@ class Exchange:
         connection, call, caller, raw, rounds = asking
         for attempt in range(MOST_TRIES):
             outgoing = await self._prepared(connection.request, call, caller, raw)
-            headers = _headers(outgoing, connection.request, caller)
+            headers = request_headers(outgoing, connection.request, caller)
             held = await self.bill.reserve(_charge(outgoing, caller))
             sending = Sending(outgoing, headers, held)
             arrived = await self._answered(connection, call, sending, rounds)
@@ -164,7 +163,7 @@ class Exchange:
                     check_streamed(reply, outgoing)
                     return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
                 if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
-                    await relay.start(send, reply.status, _stream_headers(reply, request, outgoing))
+                    await relay.start(send, reply.status, stream_headers(reply, request, outgoing))
                     rounds.is_begun = True
                 deliver = deliver_translated if outgoing.is_translated else deliver_stream
                 return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
@@ -231,7 +230,7 @@ async def _finish(
         await relay.piece(send, event(told, outgoing.client_api, request.id))
         await relay.end(send)
         return
-    headers = _told_headers(arrived.reply, request, outgoing)
+    headers = answer_headers(arrived.reply, request, outgoing)
     if rounds.cost is not None:
         headers["x-ullage-cost"] = f"{rounds.cost:f}"
     if outgoing.translation is not None:
@@ -251,57 +250,6 @@ async def _break_off(connection: ClientConnection, call: CallRoute, error: Refus
 
 def _arrived(reply: Reply, tally: Tally, delivered: Delivered) -> Arrived:
     return Arrived(reply, tally, *delivered)
-
-
-def _stream_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
-    headers = _told_headers(reply, request, outgoing)
-    return headers | {"content-type": STREAM} if outgoing.is_translated else headers
-
-
-def _headers(outgoing: Outgoing, request: Received, caller: Caller) -> dict[str, str]:
-    """Returns the headers of the request to the upstream."""
-    headers = sent_headers(
-        outgoing.upstream,
-        request,
-        outgoing.api,
-        own_key=caller.own_key,
-        is_translated=outgoing.is_translated,
-    )
-    return with_beta(headers) if outgoing.drops_unbound else headers
-
-
-def _told_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
-    """Returns the headers of the answer to the client."""
-    returned = returned_headers(reply.headers, is_translated=outgoing.is_translated)
-    return returned | own_headers(request, outgoing)
-
-
-def own_headers(request: Received, outgoing: Outgoing) -> dict[str, str]:
-    """Returns the gateway's own headers of an answer."""
-    told = {"x-ullage-request-id": request.id, "x-ullage-tokens": str(outgoing.count.tokens)}
-    if outgoing.limit is not None:
-        told["x-ullage-limit"] = str(outgoing.limit)
-    fitted = outgoing.fitted
-    if fitted is not None:
-        told["x-ullage-dropped"] = str(fitted.dropped)
-        told["x-ullage-truncated"] = str(fitted.truncated)
-        told["x-ullage-recalled"] = str(len(fitted.recalled))
-        if fitted.changed:
-            told["x-ullage-tokens-before"] = str(fitted.tokens_before)
-    if outgoing.is_lowered:
-        told["x-ullage-max-output"] = str(outgoing.most_output)
-    if outgoing.translation is not None:
-        told["x-ullage-translated"] = outgoing.api
-        if outgoing.translation.left_out:
-            told["x-ullage-left-out"] = _plain(", ".join(outgoing.translation.left_out))
-    if outgoing.unread:
-        told["x-ullage-unread"] = _plain(outgoing.unread)
-    return told
-
-
-def _plain(text: str) -> str:
-    """Returns a text as a header may hold it."""
-    return text.encode("ascii", "replace").decode().replace("\n", " ")[:500]
 
 
 def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
