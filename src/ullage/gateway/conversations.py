@@ -16,6 +16,7 @@ import orjson
 
 from ullage.errors import ContextOverflowError
 from ullage.fitting.body import RequestWindow
+from ullage.gateway.fit_policy import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -115,7 +116,11 @@ class Conversation:
 
     def __init__(self, api: ApiName, identity: Identity, newest: NewestFactor) -> None:
         self._window = RequestWindow(
-            api, model=identity.target, limit=identity.limit, factor=newest(identity.target)
+            api,
+            model=identity.target,
+            limit=identity.limit,
+            policy=POLICY,
+            factor=newest(identity.target),
         )
         self._target = identity.target
         self._newest = newest
