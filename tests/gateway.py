@@ -71,7 +71,8 @@ class Gateway(NamedTuple):
             connection.close()
 
     def booked(self) -> list[Any]:
-        """The entries of the bill."""
+        """The entries of the bill, as soon as all calls so far are in it."""
+        assert until(lambda: self.app._bill._uncapped._writer is None)
         return [entry for _, entry in self.kept.book.entries()]
 
     def metric(self, line: str) -> float:
