@@ -6,21 +6,55 @@ part that is unchanged, and a trim changes nearly all of it. So trims should be 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.fitting.draft import Edit
 from ullage.fitting.policy import STRATEGY, FitPolicy, Pass
+from ullage.fitting.shorten import cut_middle
+from ullage.gateway.fenced import count_documents, rewrite_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ullage.fitting.draft import Draft
+    from ullage.fitting.policy import PassName
 
 LOW_WATER = 0.4
 """Share of the room that a trim leaves filled.
 
 If requests grow by the share g of the room with each step, and a trim leaves the share a, then the share that
 no cache can reuse is 2g / (1 - a²). Below 0.4 it falls by less than a fifth, and more is taken out."""
+
+
+DOCUMENT_TOKENS = (2_000, 1_000, 500, 250, 125)
+"""The sizes to which quoted documents are cut, one after the other. They are fixed, so that a document is cut
+at the same place in each request, whatever other documents come to it."""
+
+
+def documents(draft: Draft) -> Iterator[Edit]:
+    """Cuts each of several documents in an older user message in its middle.
+
+    Some clients send all their files in one message, which grows. Without it, the model would see no file.
+    """
+    quoting = [
+        (unit.start, content)
+        for unit in draft.units
+        if unit.role == "user"
+        and unit.exchange < draft.exchange
+        and not unit.pinned
+        and isinstance(content := unit.entries[0].given.get("content"), str)
+        and count_documents(content) > 1
+    ]
+    for most in DOCUMENT_TOKENS:
+        for place, content in quoting:
+            yield Edit(contents={place: rewrite_documents(content, partial(_cut, draft, most))})
+
+
+def _cut(draft: Draft, most: int, text: str) -> str:
+    """Returns the head and the tail of a document."""
+    cost = draft.options.counter.text(text)
+    return text if cost.ceiling <= most else cut_middle(text, most, cost.tokens, draft.measure)
 
 
 def old_steps(draft: Draft) -> Iterator[Edit]:
@@ -38,9 +72,15 @@ def old_steps(draft: Draft) -> Iterator[Edit]:
             yield Edit(gone=(unit,))
 
 
-STEPS = Pass("steps", old_steps)
-POLICY = FitPolicy(
-    low_water=LOW_WATER,
-    trim_strategy=(*STRATEGY[: STRATEGY.index("recent")], STEPS, *STRATEGY[STRATEGY.index("recent") :]),
-)
+def _strategy() -> Iterator[PassName | Pass]:
+    """Yields the built-in passes, and the two above in their places."""
+    for name in STRATEGY:
+        if name == "evict":
+            yield Pass("documents", documents)
+        if name == "recent":
+            yield Pass("steps", old_steps)
+        yield name
+
+
+POLICY = FitPolicy(low_water=LOW_WATER, trim_strategy=tuple(_strategy()))
 """The policy of all conversations of the gateway."""
