@@ -34,6 +34,8 @@ MOST = 1_000
 """Most conversations that are remembered; the one that was used longest ago is forgotten first."""
 OFF_LOOP = 64 * 1024
 """Most new bytes of a request that are fitted on the event loop; more are fitted in a thread."""
+CLOSE = 0.02
+"""A new factor that changes the limit by a smaller share is not worth reading the history again."""
 
 SESSION_HEADERS = (
     "x-claude-code-session-id",
@@ -110,8 +112,8 @@ def _first_messages(messages: Any) -> Any:
 class Conversation:
     """The window of one conversation, which one request at a time may use.
 
-    The window keeps its factor after its first trim, so that later requests begin with the same bytes. Up to
-    then nothing is changed, and each trim is first tried with the newest factor.
+    Between two trims the window keeps its factor, so that each request begins with the bytes of the one
+    before. A trim changes nearly all of them anyway, so it is made with the newest factor.
     """
 
     def __init__(self, api: ApiName, identity: Identity, newest: NewestFactor) -> None:
@@ -124,8 +126,8 @@ class Conversation:
         )
         self._target = identity.target
         self._newest = newest
+        self._limit = identity.limit
         self._lock = asyncio.Lock()
-        self._is_trimmed = False
         self._size = 0
 
     @property
@@ -149,15 +151,15 @@ class Conversation:
             if (newest := self._newest(self._target)) == self.factor:
                 raise
         else:
-            if self._is_trimmed or not fitted.changed:
-                return fitted
-            if (newest := self._newest(self._target)) == self.factor:
-                self._is_trimmed = True
+            if not fitted.fitted.record.pending or not self._differs(newest := self._newest(self._target)):
                 return fitted
         self._window.factor = newest
-        fitted = self._window.fit(body)
-        self._is_trimmed = fitted.changed
-        return fitted
+        return self._window.fit(body)
+
+    def _differs(self, newest: Factor) -> bool:
+        """Returns True if this factor leaves clearly more or less room."""
+        room = self.factor.limit(self._limit)
+        return abs(newest.limit(self._limit) - room) > CLOSE * room
 
 
 class Conversations:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from ullage.fitting.draft import Edit
 from ullage.fitting.policy import STRATEGY, FitPolicy, Pass
 from ullage.fitting.shorten import cut_middle
+from ullage.fitting.units import SHORTEST
 from ullage.gateway.fenced import count_documents, rewrite_documents
+from ullage.messages import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,13 +74,34 @@ def old_steps(draft: Draft) -> Iterator[Edit]:
             yield Edit(gone=(unit,))
 
 
+PREVIOUS_TOKENS = 500
+"""The size to which the results before the newest ones are cut if a trim finds nothing else."""
+
+
+def previous(draft: Draft) -> Iterator[Edit]:
+    """Cuts the results that other passes leave whole, except the newest, in the middle.
+
+    Beside a long prompt, two results may fill the room. Then every step would need a trim.
+    """
+    for unit in draft.units:
+        if unit.step and not unit.pinned and unit.start != draft.last and unit.loose > PREVIOUS_TOKENS:
+            yield Edit(
+                contents={
+                    entry.place: _cut(draft, PREVIOUS_TOKENS, text_of(entry.given["content"]))
+                    for entry in unit.entries[1:]
+                    if entry.size > PREVIOUS_TOKENS and entry.form not in SHORTEST
+                }
+            )
+
+
 def _strategy() -> Iterator[PassName | Pass]:
-    """Yields the built-in passes, and the two above in their places."""
+    """Yields the built-in passes, and those above in their places."""
     for name in STRATEGY:
         if name == "evict":
             yield Pass("documents", documents)
         if name == "recent":
             yield Pass("steps", old_steps)
+            yield Pass("previous", previous)
         yield name
 
 

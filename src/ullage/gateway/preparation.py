@@ -13,7 +13,6 @@ from ullage.gateway.conversations import identify
 from ullage.gateway.limits import input_limit, lower_output, requested_output
 from ullage.gateway.refusals import Refused
 from ullage.gateway.request import parse_object
-from ullage.gateway.upstream_counts import without
 from ullage.target import Target
 from ullage.tokens import Count, counter_for
 
@@ -113,7 +112,7 @@ class Preparation:
             target=target,
             data=raw if sent is body else orjson.dumps(sent),
             count=count,
-            estimate=without(conversation.factor, count),
+            estimate=_unread_cost(target, raw) if fitted is None else fitted.fitted.estimate,
             limit=None if room is None else limit,
             most_output=output.most,
             identity=identity,
@@ -180,5 +179,9 @@ def target_of(upstream: Upstream, model: str, api: ApiName) -> Target:
 
 def count_unread(target: Target, raw: bytes) -> Count:
     """Counts the JSON text of a request whose form is unknown: its names and marks cost more than framing."""
-    cost = counter_for(target).text(raw.decode("utf-8", "replace"))
+    cost = _unread_cost(target, raw)
     return Count(cost.tokens, cost.ceiling, exact=False, breakdown={"turns": cost.tokens})
+
+
+def _unread_cost(target: Target, raw: bytes) -> Cost:
+    return counter_for(target).text(raw.decode("utf-8", "replace"))
