@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.fitting.draft import Edit
+from ullage.fitting.passes import NEWEST_STEPS
 from ullage.fitting.policy import STRATEGY, FitPolicy, Pass
 from ullage.fitting.shorten import cut_middle
 from ullage.fitting.units import SHORTEST
@@ -66,7 +67,7 @@ def old_steps(draft: Draft) -> Iterator[Edit]:
     has arguments and sealed thoughts, and hundreds of calls would fill the window.
     """
     policy = draft.options.policy
-    newest = draft.steps - policy.max_age
+    newest = draft.steps - NEWEST_STEPS
     for unit in draft.units:
         if unit.step > newest:
             return
