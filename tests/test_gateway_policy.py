@@ -108,7 +108,7 @@ def quoting(names: list[str]) -> str:
 def test_files_in_one_message_are_cut_one_by_one_in_a_fixed_order() -> None:
     window = RequestWindow("openai.chat", model="gpt-5.1", limit=LIMIT, policy=POLICY)
     for number in range(7, len(FILES) + 1):
-        names = random.Random(number).sample(list(FILES)[:number], number)
+        names = random.Random(number).sample(list(FILES)[:number], number)  # noqa: S311 - an order
         messages = [
             {"role": "user", "content": quoting(names)},
             {"role": "assistant", "content": "Ok."},
