@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.gateway import CLAUDE, MODEL, chat, priced, serving
 from tests.player import Script, answered, playing
 from tests.test_gateway import STREAMS
-from tests.world import until
+from tests.world import PATIENCE, until
 from ullage.cost.keys import Limits
 from ullage.gateway.app import ROUTES
+from ullage.store.keys import KeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +57,27 @@ def test_no_route_goes_around_the_keys(
     assert gateway.ask(path, ASKED if method == "POST" else None, headers=headers).status == 401
     assert player.requests == []
     assert gateway.booked() == []
+
+
+def test_requests_that_come_while_the_store_is_asked_for_keys_wait(
+    gateway: Gateway, player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.kept.keys.create("team")
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def exist(_: KeyStore) -> bool:
+        is_asked.set()
+        return may_answer.wait(PATIENCE)
+
+    monkeypatch.setattr(KeyStore, "exist", exist)
+    with ThreadPoolExecutor(8) as crowd:
+        first = crowd.submit(gateway.ask, "/v1/chat/completions", ASKED)
+        assert is_asked.wait(PATIENCE)
+        others = [crowd.submit(gateway.ask, "/v1/chat/completions", ASKED) for _ in range(7)]
+        wait(others, timeout=0.2)
+        may_answer.set()
+        assert [each.result().status for each in (first, *others)] == [401] * 8
+    assert player.requests == []
 
 
 @pytest.mark.parametrize("path", sorted(OPEN))
@@ -100,7 +124,7 @@ def test_a_key_uses_only_its_models(gateway: Gateway, player: Player) -> None:
     ids=["dollars", "tokens"],
 )
 def test_a_cap_of_a_key_ends_its_calls_and_no_others(
-    gateway: Gateway, player: Player, caps: dict[str, Limits[Decimal]]
+    gateway: Gateway, player: Player, caps: dict[str, Any]
 ) -> None:
     key, secret = gateway.kept.keys.create("small", **caps)
     _, other = gateway.kept.keys.create("large")

@@ -34,11 +34,9 @@ CONFIG = """\
 model = "tide"
 
 [models.tide]
-type = "openai"
-base_url = "{url}/v1"
-model = "tide"
-context_window = 100000
-api_key = "env:TIDE_KEY"
+endpoint = "{url}/v1"
+window = 100000
+key = "env:TIDE_KEY"
 
 [models.tide.prices]
 input = 1

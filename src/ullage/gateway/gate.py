@@ -51,6 +51,7 @@ class Gate:
         self._found: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._exist = False
         self._looked = -CACHED
+        self._asking = asyncio.Lock()
 
     async def admit(self, request: Received) -> Caller:
         """Returns the caller; raises Refused or KeyRefused if it may not use the gateway."""
@@ -68,10 +69,16 @@ class Gate:
         return caller
 
     async def _are_needed(self) -> bool:
-        """Returns True if a key was ever made; asks the store at most once a second until then."""
-        if self._keys is not None and not self._exist and time.monotonic() - self._looked >= CACHED:
-            self._looked = time.monotonic()
-            self._exist = await asyncio.to_thread(self._keys.exist)
+        """Returns True if a key was ever made; asks the store at most once a second until then.
+
+        Requests that come while the store is asked wait for its answer.
+        """
+        if self._keys is None or self._exist or time.monotonic() - self._looked < CACHED:
+            return self._exist
+        async with self._asking:
+            if time.monotonic() - self._looked >= CACHED:
+                self._exist = await asyncio.to_thread(self._keys.exist)
+                self._looked = time.monotonic()
         return self._exist
 
     async def _looked_up(self, secret: str) -> Caller:
