@@ -24,6 +24,7 @@ from ullage.gateway.upstreams import any_model_at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ullage.gateway.telemetry import Telemetry
     from ullage.gateway.upstream import Upstream
     from ullage.store import Store
 
@@ -85,7 +86,11 @@ class Gateway(NamedTuple):
 
 @contextlib.contextmanager
 def serving(
-    upstream: str | Mapping[str, Upstream], *, window: int | None = 100_000, config: str = ""
+    upstream: str | Mapping[str, Upstream],
+    *,
+    window: int | None = 100_000,
+    config: str = "",
+    telemetry: Telemetry | None = None,
 ) -> Iterator[Gateway]:
     """A running gateway, for the address of an upstream or a table of upstreams."""
     table = any_model_at(upstream, window, {}) if isinstance(upstream, str) else upstream
@@ -94,7 +99,7 @@ def serving(
         file.write_text(config)
         settings = load(file, environ={}, cwd=Path(folder))
         with store.open(Path(folder, "ullage.db")) as kept:
-            app = App(settings, kept, table)
+            app = App(settings, kept, table, telemetry=telemetry)
             server = make_server(app)
             listener = socket.create_server(("127.0.0.1", 0))
             thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="gateway")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,7 @@ from ullage.gateway.openapi import document
 from ullage.gateway.preparation import CallRoute, Preparation
 from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
 from ullage.gateway.request import ClientConnection, Disconnected, parse_object, read_body, received
+from ullage.gateway.signals import Signals
 from ullage.gateway.token_counts import COUNT_PATHS, TokenCounts
 from ullage.gateway.upstream_counts import UpstreamCounts
 from ullage.gateway.upstreams import Upstreams
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from ullage.config import Settings
     from ullage.gateway.request import Message, Receive, Received, Send
+    from ullage.gateway.telemetry import Telemetry
     from ullage.gateway.upstream import Upstream
     from ullage.store import Store
     from ullage.target import ApiName
@@ -75,15 +78,26 @@ class App:
     """The gateway as an ASGI application."""
 
     def __init__(
-        self, settings: Settings, kept: Store, table: Mapping[str, Upstream], *, is_open: bool = False
+        self,
+        settings: Settings,
+        kept: Store,
+        table: Mapping[str, Upstream],
+        *,
+        is_open: bool = False,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """Takes the parts; `is_open` lets all programs on this machine in, even if keys exist."""
+        """Takes the parts.
+
+        `is_open` lets all programs on this machine in, even if keys exist. `telemetry` is OpenTelemetry; None
+        if it is off.
+        """
         self._settings = settings
         self._kept = kept
         self._table = table
         self._closing = AsyncExitStack()
         self._is_ready = False
         self.metrics = Metrics()
+        self._telemetry = telemetry
         self._conversations = Conversations()
         self._transport = Transport()
         self._gate = Gate(None if is_open else kept.keys)
@@ -107,7 +121,7 @@ class App:
             transport=self._transport,
             bill=self._bill,
             gate=self._gate,
-            metrics=self.metrics,
+            signals=Signals(self.metrics, self._telemetry),
         )
         self._is_ready = True
 
@@ -115,6 +129,8 @@ class App:
         """Closes what `open` opened; all calls are booked then."""
         self._is_ready = False
         await self._closing.aclose()
+        if self._telemetry is not None:
+            await asyncio.to_thread(self._telemetry.close)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answers one request."""

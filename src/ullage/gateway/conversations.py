@@ -128,6 +128,9 @@ class Conversation:
         self._newest = newest
         self._limit = identity.limit
         self._lock = asyncio.Lock()
+        self._sent = 0
+        self.reused: float | None = None
+        """Share of the last request that the one before began with, by our count; None for the first one."""
         self._size = 0
 
     @property
@@ -140,9 +143,19 @@ class Conversation:
         async with self._lock:
             is_long = size - self._size > OFF_LOOP
             self._size = max(self._size, size)
-            if is_long:
-                return await asyncio.to_thread(self._fit, body)
-            return self._fit(body)
+            fitted = await asyncio.to_thread(self._fit, body) if is_long else self._fit(body)
+            self._note_reuse(fitted)
+            return fitted
+
+    def _note_reuse(self, fitted: FittedRequest) -> None:
+        """Notes the unchanged share: the request before, or tools and system prompt after a trim."""
+        count = fitted.count
+        same, self._sent = self._sent, count.tokens
+        if not same or not count.tokens:
+            return
+        if fitted.fitted.record.pending:
+            same = count.breakdown["tools"] + count.breakdown["system"]
+        self.reused = min(1.0, same / count.tokens)
 
     def _fit(self, body: dict[str, Any]) -> FittedRequest:
         try:

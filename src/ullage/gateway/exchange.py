@@ -6,7 +6,6 @@ What is not changed goes upstream as the bytes that came, and the answer comes b
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +14,7 @@ from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
 from ullage.gateway.request import Disconnected, read_body
+from ullage.gateway.signals import CallEnd
 from ullage.gateway.tally import Tally
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ullage.broker.http import Reply, Transport
     from ullage.gateway.bill import BookedCall, GatewayBill, Held
     from ullage.gateway.gate import Caller, Gate
-    from ullage.gateway.metrics import Metrics
     from ullage.gateway.preparation import CallRoute, Outgoing, Preparation
     from ullage.gateway.request import ClientConnection, Received
+    from ullage.gateway.signals import CallSignals, Signals
 
 REFUSALS = frozenset({400, 413, 422})
 """The statuses with which servers refuse a request that is too long."""
@@ -60,7 +60,7 @@ class Exchange:
     transport: Transport
     bill: GatewayBill
     gate: Gate
-    metrics: Metrics
+    signals: Signals
 
     async def run(self, connection: ClientConnection, call: CallRoute) -> None:
         """Answers one request.
@@ -68,12 +68,19 @@ class Exchange:
         Raises Refused, UllageError or Disconnected if no answer has begun; a stream that has begun ends with
         an error event instead.
         """
+        with self.signals.call(call.api, connection.request) as signals:
+            await self._run(connection, call, signals)
+
+    async def _run(self, connection: ClientConnection, call: CallRoute, signals: CallSignals) -> None:
         request = connection.request
         caller = await self.gate.admit(request)
         raw = await read_body(request, connection.receive)
+        signals.received()
         for attempt in range(MOST_TRIES):
-            outgoing = await self._prepared(request, call, caller, raw)
+            outgoing = await self.preparation.prepare(request, call, caller, raw)
+            signals.prepared()
             headers = sent_headers(outgoing.upstream, request, call.api, own_key=caller.own_key)
+            headers |= signals.headers
             held = await self.bill.reserve(_charge(outgoing, caller))
             arrived = await self._answered(connection, call, Sending(outgoing, headers, held))
             too_long = _overflow(arrived)
@@ -83,14 +90,10 @@ class Exchange:
             self.preparation.refuse(outgoing, too_long.reported)
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         settled = await self._settled(outgoing, held, arrived)
-        self._measure(call, outgoing, settled, arrived)
+        signals.finished(
+            outgoing, settled, CallEnd(arrived.reply.status, arrived.tally.begun, arrived.is_broken)
+        )
         await _finish(connection, outgoing, settled, arrived)
-
-    async def _prepared(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
-        begun = time.perf_counter()
-        outgoing = await self.preparation.prepare(request, call, caller, raw)
-        self.metrics.add("ullage_overhead_seconds_total", call.api, by=time.perf_counter() - begun)
-        return outgoing
 
     async def _answered(self, connection: ClientConnection, call: CallRoute, sending: Sending) -> Arrived:
         """Sends the request and returns its answer; however it ends, the reservation ends with it."""
@@ -119,7 +122,7 @@ class Exchange:
     async def _abandon(self, call: CallRoute, held: Held, tally: Tally | None, error: BaseException) -> None:
         """Ends the reservation of a call without a whole answer: it may be charged if it was sent."""
         if isinstance(error, Disconnected):
-            self.metrics.add("ullage_clients_gone_total", call.api)
+            self.signals.metrics.add("ullage_clients_gone_total", call.api)
         if tally is None and isinstance(error, UllageError) and not getattr(error, "sent", False):
             await self.bill.release(held)
             return
@@ -135,29 +138,6 @@ class Exchange:
         if known and self.preparation.observe(outgoing, settled.usage.prompt):
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         return settled
-
-    def _measure(
-        self, call: CallRoute, outgoing: Outgoing, settled: BookedCall | None, arrived: Arrived
-    ) -> None:
-        add, api = self.metrics.add, call.api
-        add("ullage_requests_total", api, str(arrived.reply.status))
-        if settled is not None:
-            add("ullage_prompt_tokens_total", api, by=settled.usage.prompt)
-            add("ullage_completion_tokens_total", api, by=settled.usage.completion)
-            if settled.estimated:
-                add("ullage_estimated_total", api)
-        if arrived.is_broken:
-            add("ullage_broken_streams_total", api)
-        if outgoing.unread:
-            add("ullage_unread_total", api)
-        if outgoing.is_lowered:
-            add("ullage_lowered_outputs_total", api)
-        fitted = outgoing.fitted
-        if fitted is not None and fitted.changed:
-            add("ullage_removed_tokens_total", api, by=max(0, fitted.tokens_before - fitted.tokens_after))
-            add("ullage_dropped_messages_total", api, by=fitted.dropped)
-            add("ullage_truncated_messages_total", api, by=fitted.truncated)
-            add("ullage_recalled_total", api, by=len(fitted.recalled))
 
 
 async def _finish(

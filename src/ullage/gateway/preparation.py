@@ -63,6 +63,8 @@ class Outgoing:
     """None for a request of an unknown form, and for one that is only counted."""
     unread: str
     """The reason if the request has an unknown form; otherwise empty."""
+    reused: float | None
+    """Share of the request that the conversation's request before began with; None for its first request."""
     is_lowered: bool
     """True if the limit of the answer was lowered."""
     is_streamed: bool
@@ -118,6 +120,7 @@ class Preparation:
             identity=identity,
             fitted=fitted,
             unread=unread,
+            reused=None if fitted is None else conversation.reused,
             is_lowered=output.lowered,
             is_streamed=body.get("stream") is True,
         )

@@ -15,6 +15,7 @@ from ullage.broker.proxy import is_loopback
 from ullage.errors import ConfigurationError
 from ullage.extras import require
 from ullage.gateway.app import App
+from ullage.gateway.telemetry import telemetry_for
 from ullage.gateway.upstream import Upstream
 from ullage.gateway.upstreams import ANY, any_model_at, configured_models
 from ullage.session.endpoint import open_provider_of
@@ -88,7 +89,8 @@ async def running(
     async with AsyncExitStack() as closing:
         closing.callback(listener.close)
         table = await _table(options, settings, environ, tell, closing)
-        server = make_server(App(settings, kept, table, is_open=options.is_open))
+        app = App(settings, kept, table, is_open=options.is_open, telemetry=telemetry_for(environ))
+        server = make_server(app)
         task = asyncio.get_running_loop().create_task(server.serve([listener]))
         url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
         try:

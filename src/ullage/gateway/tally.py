@@ -7,6 +7,7 @@ is none, the whole answer is read, so that its text can be counted.
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -51,9 +52,13 @@ class Tally:
         self._size = 0
         self._dropped = 0
         self._is_complete = not streamed
+        self.begun: float | None = None
+        """The time of the first bytes, by `time.perf_counter`; None before them."""
 
     def add(self, chunk: bytes) -> None:
         """Adds the next bytes; in a very long answer the middle is only counted."""
+        if self.begun is None:
+            self.begun = time.perf_counter()
         self._pieces.append(chunk)
         self._size += len(chunk)
         while self._size > MOST_KEPT and len(self._pieces) > 2:
