@@ -21,7 +21,14 @@ from ullage.gateway.model_list import find_model, list_models
 from ullage.gateway.openapi import document
 from ullage.gateway.preparation import CallRoute, Preparation
 from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
-from ullage.gateway.request import ClientConnection, Disconnected, parse_object, read_body, received
+from ullage.gateway.request import (
+    MOST_HEADERS,
+    ClientConnection,
+    Disconnected,
+    parse_object,
+    read_body,
+    received,
+)
 from ullage.gateway.signals import Signals
 from ullage.gateway.token_counts import COUNT_PATHS, TokenCounts
 from ullage.gateway.upstream_counts import UpstreamCounts
@@ -281,11 +288,14 @@ def _found(request: Received) -> tuple[HttpRoute | None, ApiName | None]:
 
 
 def _checked(route: HttpRoute | None, request: Received) -> HttpRoute:
-    """Returns the route; refuses an unknown path and a wrong method."""
+    """Returns the route; refuses an unknown path, a wrong method and too many headers."""
+    if request.is_cut:
+        raise Refused("invalid", f"the request has more than {MOST_HEADERS} headers: send fewer")
     if route is None:
         raise Refused("path", f"Unknown request URL: {request.method} {request.path[:200]}")
     if request.method != route.method:
-        raise Refused("method", f"{request.path} takes {route.method}, not {request.method}")
+        allowed = "GET, HEAD" if route.method == "GET" else route.method
+        raise Refused("method", f"{request.path} takes {allowed}, not {request.method[:20]}", allowed=allowed)
     return route
 
 
