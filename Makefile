@@ -69,6 +69,8 @@ soak: $(VENV)/installed
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_promises.py tests/test_context.py tests/test_window.py
 	ULLAGE_KILLS=50 $(BIN)/python -m pytest tests/test_store.py -k killed
 	ULLAGE_REQUESTS=2000 $(BIN)/python -m pytest tests/test_postgres.py tests/test_gateway_replicas.py -k "replicas or gateways"
+	ULLAGE_STREAMS=1000 HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_gateway_strength.py
+	$(BIN)/python -m pytest -s tests/soak_gateway.py
 	ULLAGE_EXITS=500 $(BIN)/python -m pytest tests/test_exits.py
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 tests/soak_safety.py
 
