@@ -34,7 +34,9 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(0)]
 MINUTES = float(os.environ.get("ULLAGE_SOAK_MINUTES", "30"))
 CLIENTS = 16
 STEPS = 24
-"""Steps of each conversation; then a new one begins."""
+"""Steps of each conversation; then another one begins."""
+TASKS = 4
+"""Conversations of each client, in turn: the gateway remembers all of them, so its memory has an end."""
 GROWTH = 1.1
 """The memory at the end may be so many times the memory after a third of the time."""
 ANSWER = answered("Ahoy there, " * 20, 100, 60)
@@ -107,7 +109,7 @@ async def work(port: int, number: int, end: float, done: list[int]) -> None:
     dice = random.Random(number)  # noqa: S311 - the same in each run
     conversation = 0
     while time.monotonic() < end:
-        conversation += 1
+        conversation = (conversation + 1) % TASKS
         messages: list[dict[str, Any]] = loop(STEPS)
         messages[0] = {"role": "user", "content": f"Task {number}-{conversation}: read all the files."}
         for step in range(STEPS + 1):

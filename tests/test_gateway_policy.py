@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from ullage.fitting.body import RequestWindow
-from ullage.gateway.conversations import Conversation, Identity
+from ullage.gateway.conversations import Conversation, Conversations, Identity
 from ullage.gateway.fenced import rewrite_documents
 from ullage.gateway.fit_policy import POLICY
 from ullage.gateway.upstream_counts import UpstreamCounts
@@ -128,6 +128,26 @@ def test_documents_with_words_between_them_stay_in_their_order() -> None:
     text = "b.py\n```\nsecond\n```\nCompare it with this one:\na.py\n~~~ python\nfirst\n~~~\nWhich is better?"
     assert rewrite_documents(text, str.upper) == text.replace("second", "SECOND").replace("first", "FIRST")
     assert rewrite_documents("no document", str.upper) == "no document"
+
+
+def test_conversations_are_forgotten_by_number_and_by_size() -> None:
+    known = Conversations(most=3, most_bytes=1_000)
+    counts = UpstreamCounts(Shelf())
+
+    def use(name: str, size: int) -> Conversation:
+        target = Target(model="gpt-5.1", api="openai.chat")
+        return known.get("openai.chat", Identity("", target, LIMIT, name), counts.factor, size)
+
+    first = use("a", 100)
+    assert use("a", 200) is first
+    for name in "bcd":
+        use(name, 100)
+    assert len(known) == 3
+    assert use("a", 100) is not first
+    use("e", 900)
+    assert len(known) == 2  # it and the newest of the others
+    use("f", 5_000)
+    assert len(known) == 1
 
 
 def test_the_window_is_filled_although_the_upstream_counts_fewer_tokens() -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 """Most conversations that are remembered; the one that was used longest ago is forgotten first."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Most bytes of the longest requests of all remembered conversations. Their windows need about three times as
+much memory."""
 OFF_LOOP = 64 * 1024
 """Most new bytes of a request that are fitted on the event loop; more are fitted in a thread."""
 CLOSE = 0.02
@@ -178,24 +181,31 @@ class Conversation:
 class Conversations:
     """The conversations that are remembered."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._known: OrderedDict[Identity, Conversation] = OrderedDict()
+        self._sizes: dict[Identity, int] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, api: ApiName, identity: Identity, newest: NewestFactor) -> Conversation:
-        """Returns a conversation; makes it if it is not known."""
+    def get(self, api: ApiName, identity: Identity, newest: NewestFactor, size: int = 0) -> Conversation:
+        """Returns a conversation with a request of `size` bytes; makes it if it is not known."""
         found = self._known.get(identity)
         if found is None:
             found = self._known[identity] = Conversation(api, identity, newest)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
         else:
             self._known.move_to_end(identity)
+        before = self._sizes.get(identity, 0)
+        self._sizes[identity] = max(before, size)
+        self._bytes += self._sizes[identity] - before
+        while len(self._known) > self._most or (self._bytes > self._most_bytes and len(self._known) > 1):
+            self.forget(next(iter(self._known)))
         return found
 
     def forget(self, identity: Identity) -> None:
-        """Forgets a conversation, because its counts have proved too low."""
+        """Forgets a conversation: its counts have proved too low, or others need the room."""
         self._known.pop(identity, None)
+        self._bytes -= self._sizes.pop(identity, 0)

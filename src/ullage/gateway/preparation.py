@@ -100,7 +100,7 @@ class Preparation:
         target = target_of(upstream, model, call.api)
         limit = self._limit(request, body, call, room)
         identity = identify(request, body, call.api, caller=caller.name, target=target, limit=limit)
-        conversation = self._conversations.get(call.api, identity, self._counts.factor)
+        conversation = self._conversations.get(call.api, identity, self._counts.factor, len(raw))
         fitted, unread = await self._fitted(conversation, identity, body, raw)
         count = self._unread_count(target, raw) if fitted is None else fitted.count
         kept = body if fitted is None else cast("dict[str, Any]", fitted.body)
