@@ -107,7 +107,7 @@ def trim_messages(
 ) -> Any:
     """Returns messages that fit in `max_tokens`; without messages, a Runnable that does so.
 
-    It stands in for LangChain's function of this name. `token_counter` is a chat model or the name of a model.
+    It stands in for LangChain's function of this name. `token_counter` is a chat model or the name of one.
     Other options of LangChain may be given if they ask for what fitting does in any case: it keeps the newest
     messages and the system prompt, and begins with the user.
     """

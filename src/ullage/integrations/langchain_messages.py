@@ -1,4 +1,4 @@
-"""Fits LangChain's messages: messages that did not change are the given objects, others are copies of them."""
+"""Fits LangChain's messages: messages that did not change are the given objects, others are copies."""
 
 from __future__ import annotations
 
