@@ -166,6 +166,16 @@ def restore(
     return restored
 
 
+def restore_parts(
+    parts: Sequence[Any], read: Sequence[Any], own: Sequence[Any], make: Callable[[Any], Any]
+) -> list[Any]:
+    """Returns the host's own parts of a message that has new content.
+
+    `read` has what each of the host's `own` parts was read as. `make` makes a part that fitting has added.
+    """
+    return [own[read.index(part)] if part in read else make(part) for part in parts]
+
+
 def _beginning(messages: Sequence[Any]) -> bytes:
     """Returns a hash of the messages up to and with the first one of the user."""
     hashed = hashlib.blake2b(digest_size=16)

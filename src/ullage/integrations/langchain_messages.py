@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidConversation, MissingHost
-from ullage.integrations.fitter import restore
+from ullage.integrations.fitter import restore, restore_parts
 
 try:
     from langchain_core.messages import (
@@ -67,7 +67,7 @@ def _remake(owner: BaseMessage | None, message: Message) -> BaseMessage:
         return made
     if isinstance(content, list) and isinstance(owner.content, list):
         read = _read(owner, 0)["content"]
-        own = dict(enumerate(owner.content)) if len(read) == len(owner.content) else {}
-        content = [own.get(read.index(part), part) if part in read else part for part in content]
+        own = owner.content if len(read) == len(owner.content) else read
+        content = restore_parts(content, read, own, lambda part: part)
     copy: BaseMessage = owner.model_copy(update={"content": content})
     return copy

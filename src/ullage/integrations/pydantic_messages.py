@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.errors import MissingHost
+from ullage.integrations.fitter import restore_parts
 
 try:
     from pydantic_ai.messages import (
@@ -145,5 +146,5 @@ def _remake_part(part: Any, message: Message) -> Any:
     content = message["content"]
     if isinstance(content, list):
         read = [_read_item(item) for item in part.content]
-        content = [part.content[read.index(each)] if each in read else each["text"] for each in content]
+        content = restore_parts(content, read, part.content, lambda added: added["text"])
     return replace(part, content=content)
