@@ -60,7 +60,9 @@ def streamed_agent_loop(server: StrictServer, glued: bool) -> Any:
 def memory_loop(server: StrictServer, glued: bool) -> Any:
     llm, store = model_of(server), SimpleChatStore()
     if glued:
-        memory: Any = FitMemory(model="gpt-4o", limit=LIMIT, reserve=RESERVE, tools=[TOOL], chat_store=store)
+        memory: Any = FitMemory(
+            model="gpt-4o", limit=LIMIT, reserve=RESERVE, tools=[read_page], chat_store=store
+        )
     else:
         memory = memory_of_host()
     memory.put_messages([ChatMessage(SYSTEM, role="system"), ChatMessage(TASK, role="user")])

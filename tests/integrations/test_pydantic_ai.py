@@ -13,7 +13,14 @@ from tests.strict_server import STEPS, SYSTEM, TASK, read_page, strict_server
 pytest.importorskip("pydantic_ai")
 
 from pydantic_ai import Agent, ImageUrl
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
@@ -66,6 +73,22 @@ def test_the_loop_ends_only_with_the_glue(
     run: Callable[[StrictServer, bool], Any], record_property: Callable[[str, object], None]
 ) -> None:
     check_loop(run, record_property)
+
+
+def test_a_failed_result_that_is_cut_has_no_words_around_it() -> None:
+    call = ToolCallPart("read_page", {"page": 1}, tool_call_id="call_1")
+    failed = ToolReturnPart("read_page", read_page(1) * 30, "call_1", outcome="failed")
+    history: list[Any] = [
+        ModelRequest([UserPromptPart(TASK)]),
+        ModelResponse([call]),
+        ModelRequest([failed]),
+    ]
+    with strict_server(steps=0) as server:
+        asyncio.run(agent_of(server, True).run(message_history=history))
+    result = server.bodies[0]["messages"][-1]
+    assert result["role"] == "tool"
+    assert result["content"].startswith('{"error":"Page 1 of the logbook')
+    assert server.report().overflows == 0
 
 
 def test_an_image_stays_with_a_question_that_recalls() -> None:

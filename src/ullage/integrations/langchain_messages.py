@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 """Role → class of a message that fitting made."""
+CALL_BLOCKS = {"function_call", "tool_call"}
+"""Blocks in the content of an answer that repeat its tool calls."""
 
 
 def fit_messages(
@@ -56,6 +58,9 @@ def _read(message: BaseMessage, place: int) -> Message:
             "a message with several tool results cannot be fitted; use a ToolMessage for each", index=place
         )
     read: Message = made[0]
+    if message.type == "ai" and not is_text:  # calls have a field of their own
+        shown = [part for part in read["content"] or () if part["type"] not in CALL_BLOCKS]
+        return {**read, "content": shown or None}
     return read
 
 

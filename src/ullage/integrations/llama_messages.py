@@ -18,6 +18,7 @@ try:
         ThinkingBlock,
         ToolCallBlock,
     )
+    from llama_index.core.tools import FunctionTool
 except ImportError as error:
     raise MissingHost("LlamaIndex", "llama-index-core>=0.14", str(error)) from error
 
@@ -34,10 +35,10 @@ ROLES = {"chatbot": "assistant", "model": "assistant"}
 def fit_messages(
     fitter: HistoryFitter, messages: list[ChatMessage], tools: Iterable[Any] = ()
 ) -> list[ChatMessage]:
-    """Returns messages that fit; the given list if none had to change. `tools` are LlamaIndex's own."""
+    """Returns messages that fit; the given list if none had to change. `tools` are as agents take them."""
     given = [_read(message) for message in messages]
-    definitions = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
-    fitted = fitter.fit(given, definitions)
+    made = [tool if hasattr(tool, "metadata") else FunctionTool.from_defaults(tool) for tool in tools]
+    fitted = fitter.fit(given, [tool.metadata.to_openai_tool(skip_length_check=True) for tool in made])
     return restore(fitted, given, messages, _remake) if fitted.changed else messages
 
 

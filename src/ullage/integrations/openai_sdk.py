@@ -35,7 +35,8 @@ def fit_client(
     """Returns a copy of the client whose requests fit in `limit` input tokens, less `reserve` if given too.
 
     Without a limit, the table of models has the window of each request's model. `model` counts instead of the
-    request's own model. `report` is called with the result of each fit. The given client is not changed.
+    request's own model. `report` is called with the result of each fit. The given client is not changed; the
+    copy shares its connections.
     """
     if not isinstance(client, OpenAI | AsyncOpenAI):
         raise ConfigurationError(f"client must be an OpenAI or AsyncOpenAI client, not {kind_of(client)}")

@@ -144,6 +144,9 @@ def _read_answer(message: Any) -> Message:
 def _remake_part(part: Any, message: Message) -> Any:
     """Returns a copy of a part with the new content; the items of a prompt that are still there stay."""
     content = message["content"]
+    if message["role"] == "tool":
+        # A part that tells of a failure would put words around the content, which has them already.
+        return ToolReturnPart(part.tool_name, content, part.tool_call_id, timestamp=part.timestamp)
     if isinstance(content, list):
         read = [_read_item(item) for item in part.content]
         content = restore_parts(content, read, part.content, lambda added: added["text"])
