@@ -44,7 +44,7 @@ def run(host: str, python: Path) -> tuple[int, list[dict[str, Any]]]:
     """Runs the tests of a host. Returns pytest's exit code, and the figures of each recorded loop."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "report.xml"
-        quiet = ("-W", "default", "-p", "no:cacheprovider")  # a host may warn, and no cache is shared
+        quiet = ("-W", "default", "--disable-warnings", "-p", "no:cacheprovider")  # a host may warn
         command = [str(python), "-m", "pytest", "-m", "integrations", *quiet, f"--junitxml={written}"]
         code = subprocess.run(
             [*command, f"tests/integrations/test_{host}.py"], cwd=ROOT, check=False

@@ -58,6 +58,28 @@ def test_a_body_fitter_returns_what_fit_request_returns() -> None:
         assert fitter.fit(body).body == fit_request(body, "openai.chat", limit=4_000).body
 
 
+class Own:
+    """A message of an SDK."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def model_dump(self) -> dict[str, Any]:
+        return self.fields
+
+
+def test_a_body_fitter_returns_the_objects_of_the_sdk() -> None:
+    given = [Own(message) for message in history(30)]
+    tools = [Own(CHAT_TOOL)]
+    body = {"model": "gpt-4o", "messages": given, "tools": tools}
+    assert BodyFitter("openai.chat", limit=100_000).fit(body).body is body
+    done = BodyFitter("openai.chat", limit=4_000).fit(body).body
+    assert done["tools"] is tools
+    assert done["messages"][-1] is given[-1]
+    assert isinstance(done["messages"][0], dict)
+    assert body["messages"] is given
+
+
 def test_a_forgotten_conversation_is_fitted_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitters, "MOST", 1)
     fitter = HistoryFitter(model="gpt-4o", limit=4_000)

@@ -103,6 +103,14 @@ def test_the_answers_have_the_types_of_the_sdk() -> None:
         assert type(client.messages.create(**asked, stream=True)) is anthropic.Stream
 
 
+def test_messages_may_come_from_a_generator() -> None:
+    talk = [{"role": ("user", "assistant")[place % 2], "content": read_page(place)} for place in range(61)]
+    with strict_server(steps=0) as server, client_of(server, True) as client:
+        client.messages.create(**ASK, messages=(message for message in talk))
+    assert server.report().overflows == 0
+    assert server.bodies[0]["messages"][-1]["content"].endswith(read_page(60))
+
+
 def test_another_object_is_no_client() -> None:
     with pytest.raises(ConfigurationError, match="not a dict"):
         fit_client({}, limit=100)  # type: ignore[type-var]

@@ -42,7 +42,7 @@ async def _run_agent(server: StrictServer, glued: bool, *, streaming: bool) -> A
     memory = memory_of_host()
     options: Any = {"tools": [TOOL], "llm": model_of(server), "system_prompt": SYSTEM, "streaming": streaming}
     if glued:
-        agent: Any = FitFunctionAgent(**options, fit_limit=LIMIT, fit_reserve=RESERVE)
+        agent: Any = FitFunctionAgent(**options, fit_options={"limit": LIMIT, "reserve": RESERVE})
     else:
         agent = FunctionAgent(**options)
     await agent.run(TASK, memory=memory, max_iterations=2 * STEPS)
@@ -110,6 +110,11 @@ def test_a_memory_returns_the_given_blocks_and_counts_the_prompt() -> None:
     assert own == [asked, image]
     assert memory.get_all() == history
     assert asyncio.run(memory.aget()) == [system, *rest]
+
+
+def test_a_wrong_option_is_an_error_before_the_first_step() -> None:
+    with pytest.raises(ValueError, match="limit is 0; it must be at least 1"):  # pydantic wraps our error
+        FitFunctionAgent(llm=OpenAI("gpt-4o", api_key="none"), fit_options={"limit": 0})
 
 
 def test_a_memory_can_be_made_of_a_model_and_a_history() -> None:

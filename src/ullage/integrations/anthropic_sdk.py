@@ -17,6 +17,8 @@ try:
         AsyncAnthropic,
         AsyncAnthropicBedrock,
         AsyncAnthropicVertex,
+        NotGiven,
+        Omit,
     )
 except ImportError as error:
     raise MissingHost("the Anthropic SDK", "anthropic>=1", str(error)) from error
@@ -58,4 +60,4 @@ def fit_client(
     fitter = BodyFitter(
         "anthropic.messages", model=model, limit=limit, reserve=reserve, policy=policy, report=report
     )
-    return wrap_client(client, {"/v1/messages": fitter})
+    return wrap_client(client, {"/v1/messages": fitter}, (NotGiven, Omit))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import orjson
@@ -135,7 +136,20 @@ class BodyFitter:
             done = window.fit(given)
         if self._report is not None:
             self._report(done.fitted)
-        return done
+        return done if given is body else replace(done, body=self._with_originals(done.body, given, body))
+
+    def _with_originals(
+        self, fitted: Mapping[str, Any], given: Mapping[str, Any], body: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Returns a fitted body with the host's own objects, for all parts that were only read."""
+        if fitted is given:
+            return body
+        made = {name: body[name] if value is given.get(name) else value for name, value in fitted.items()}
+        name = self._history
+        if isinstance(given[name], list) and made[name] is fitted[name]:
+            own = {id(read): item for read, item in zip(given[name], body[name], strict=True)}
+            made[name] = [own.get(id(item), item) for item in fitted[name]]
+        return made
 
     def _make(self) -> RequestWindow:
         return RequestWindow(

@@ -16,7 +16,7 @@ from ullage.integrations.llama_messages import fit_messages
 try:
     from llama_index.core.agent.workflow import FunctionAgent
     from llama_index.core.base.llms.types import ChatMessage
-    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.bridge.pydantic import Field, PrivateAttr
     from llama_index.core.memory.types import BaseChatStoreMemory
 except ImportError as error:
     raise MissingHost("LlamaIndex", "llama-index-core>=0.14", str(error)) from error
@@ -95,23 +95,25 @@ class FitMemory(BaseChatStoreMemory):
 class FitFunctionAgent(FunctionAgent):
     """A `FunctionAgent` whose requests fit: the memory, the tool calls of the run, the tools and the prompt.
 
-    `fit_limit` and `fit_reserve` are the limit and the reserve. Without a limit, the table of models has the
-    window of the agent's model.
+    `fit_options` are the options of a `HistoryFitter`. Without a limit, the table of models has the window of
+    the agent's model.
     """
 
-    fit_limit: int | None = None
-    fit_reserve: int | None = None
-    _fitter: HistoryFitter | None = PrivateAttr(default=None)
+    fit_options: dict[str, Any] = Field(default_factory=dict)
+    _fitter: HistoryFitter = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Makes the fitter, so that a wrong option is an error here and not at the first step."""
+        super().model_post_init(context)
+        self._fitter = HistoryFitter(**self.fit_options)
 
     async def take_step(
         self, ctx: Any, llm_input: list[ChatMessage], tools: Sequence[Any], memory: Any
     ) -> Any:
         """Asks the model once. The agent keeps the tool calls of the run as they are."""
         done = await ctx.store.get(self.scratchpad_key, default=[])
-        if self._fitter is None:
-            model = self.llm.metadata.model_name
-            self._fitter = HistoryFitter(model=model, limit=self.fit_limit, reserve=self.fit_reserve)
-        fitted = await asyncio.to_thread(fit_messages, self._fitter, [*llm_input, *done], tools)
+        given, model = [*llm_input, *done], self.llm.metadata.model_name
+        fitted = await asyncio.to_thread(fit_messages, self._fitter, given, tools, model)
         # The base class sends its input and then the scratchpad, so the scratchpad is empty for the call.
         await ctx.store.set(self.scratchpad_key, [])
         answered: list[ChatMessage] = []

@@ -33,12 +33,16 @@ ROLES = {"chatbot": "assistant", "model": "assistant"}
 
 
 def fit_messages(
-    fitter: HistoryFitter, messages: list[ChatMessage], tools: Iterable[Any] = ()
+    fitter: HistoryFitter,
+    messages: list[ChatMessage],
+    tools: Iterable[Any] = (),
+    model: str | None = None,
 ) -> list[ChatMessage]:
     """Returns messages that fit; the given list if none had to change. `tools` are as agents take them."""
     given = [_read(message) for message in messages]
     made = [tool if hasattr(tool, "metadata") else FunctionTool.from_defaults(tool) for tool in tools]
-    fitted = fitter.fit(given, [tool.metadata.to_openai_tool(skip_length_check=True) for tool in made])
+    definitions = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in made]
+    fitted = fitter.fit(given, definitions, model=model)
     return restore(fitted, given, messages, _remake) if fitted.changed else messages
 
 

@@ -10,7 +10,7 @@ from ullage.integrations.fitter import BodyFitter
 from ullage.integrations.sdk_client import wrap_client
 
 try:
-    from openai import AsyncOpenAI, OpenAI
+    from openai import AsyncOpenAI, NotGiven, Omit, OpenAI
 except ImportError as error:
     raise MissingHost("the OpenAI SDK", "openai>=2", str(error)) from error
 
@@ -44,4 +44,4 @@ def fit_client(
         BodyFitter(api, model=model, limit=limit, reserve=reserve, policy=policy, report=report)
         for api in ("openai.chat", "openai.responses")
     )
-    return wrap_client(client, {"/chat/completions": chat, "/responses": responses})
+    return wrap_client(client, {"/chat/completions": chat, "/responses": responses}, (NotGiven, Omit))

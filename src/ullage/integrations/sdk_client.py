@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ullage.integrations.fitter import BodyFitter
 
 C = TypeVar("C")
 """The class of the client."""
 
 
-def wrap_client(client: C, fitters: Mapping[str, BodyFitter]) -> C:
+def wrap_client(client: C, fitters: Mapping[str, BodyFitter], omitted: tuple[type, ...]) -> C:
     """Returns a copy of a client that fits the bodies for the paths in `fitters`.
 
-    Other requests are not touched. The copies that `with_options` and `copy` make fit them as well.
+    Other requests are not touched. The copies that `with_options` and `copy` make fit them as well. `omitted`
+    are the SDK's types for options that were not given.
     """
     given: Any = client
     copied = given.copy()
@@ -30,7 +30,10 @@ def wrap_client(client: C, fitters: Mapping[str, BodyFitter]) -> C:
 
     def fitted(path: str, body: Any) -> Any:
         fitter = fitters.get(path.partition("?")[0])
-        return body if fitter is None or not isinstance(body, dict) else dict(fitter.fit(body).body)
+        if fitter is None or not isinstance(body, dict):
+            return body
+        given = {name: _listed(value) for name, value in body.items() if not isinstance(value, omitted)}
+        return dict(fitter.fit(given).body)
 
     def post(path: str, *, body: Any = None, **options: Any) -> Any:
         return send(path, body=fitted(path, body), **options)
@@ -40,9 +43,16 @@ def wrap_client(client: C, fitters: Mapping[str, BodyFitter]) -> C:
         return await send(path, body=await asyncio.to_thread(fitted, path, body), **options)
 
     def copy_fitted(**options: Any) -> Any:
-        return wrap_client(copy(**options), fitters)
+        return wrap_client(copy(**options), fitters, omitted)
 
     copied.post = post_async if inspect.iscoroutinefunction(send) else post
     copied.copy = copied.with_options = copy_fitted
     made: C = copied
     return made
+
+
+def _listed(value: Any) -> Any:
+    """Returns a list for a generator or another collection, which the SDKs accept in place of a list."""
+    if isinstance(value, str | Mapping) or hasattr(value, "model_dump") or not isinstance(value, Iterable):
+        return value
+    return value if isinstance(value, list) else list(value)
