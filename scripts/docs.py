@@ -259,8 +259,8 @@ def integrations_table() -> str:
     hosts = tomllib.loads((folder / "hosts.toml").read_text("utf-8"))
     saved = json.loads((folder / "results.json").read_text("utf-8"))
     lines = [
-        "| host | version | slot | lines | finished | overflows | invalid | without the glue | lost |",
-        "|---|---|---|--:|---|--:|--:|---|---|",
+        "| host | version | slot | lines | finished | overflows | invalid | code words | without | lost |",
+        "|---|---|---|--:|---|--:|--:|--:|---|---|",
     ]
     for name, row in hosts.items():
         loops = saved[name]["loops"] if name in saved else []
@@ -269,6 +269,7 @@ def integrations_table() -> str:
             "yes" if loops and all(each["finished"] for each in loops) else "no",
             str(sum(each["overflows"] for each in loops)),
             str(sum(len(each["invalid"]) for each in loops)),
+            str(min((each["words"] for each in loops), default=0)),
             f"overflow at step {min((each['died_at'] for each in loops), default=0)}",
             "; ".join(each for loop in loops for each in loop["lost"]) or "nothing",
         ]

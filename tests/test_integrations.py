@@ -129,6 +129,10 @@ def test_every_result_is_reported() -> None:
 def test_bad_options_and_requests_are_typed_errors() -> None:
     with pytest.raises(ConfigurationError, match="limit"):
         HistoryFitter(limit=0)
+    with pytest.raises(ConfigurationError, match="limit"):
+        BodyFitter("openai.chat", limit=0)
+    with pytest.raises(ConfigurationError, match="unknown option limt; the options are model, limit"):
+        HistoryFitter(limt=8_000)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError):
         HistoryFitter(model="no-such-model")
     with pytest.raises(ContextOverflowError):

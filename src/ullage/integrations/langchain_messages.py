@@ -43,6 +43,12 @@ def fit_messages(
     return restore(fitted, given, messages, _remake) if fitted.changed else messages
 
 
+def system_message(text: str) -> BaseMessage:
+    """Returns a system message of LangChain."""
+    made: BaseMessage = SystemMessage(text)
+    return made
+
+
 def model_name(model: object) -> str | None:
     """Returns the name of a chat model; None if it has none. Integrations call the attribute differently."""
     names = (getattr(model, attribute, None) for attribute in ("model_name", "model", "model_id"))

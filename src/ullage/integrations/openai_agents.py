@@ -22,34 +22,22 @@ except ImportError as error:
     raise MissingHost("OpenAI Agents", "openai-agents>=0.24", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Unpack
 
     from agents.run import CallModelData
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.integrations.fitter import FitterOptions
 
 
 class FitFilter:
     """Keeps the requests of agents within `limit` input tokens, less `reserve` if both are given.
 
     It is the `call_model_input_filter` of a `RunConfig`. Without a limit, the table of models has the window
-    of the agent's model. If the run names another model, name it here too. `report` is called with the result
-    of each fit.
+    of the agent's model. If the run names another model, name it here too.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
-        self._fitter = BodyFitter(
-            "openai.responses", model=model, limit=limit, reserve=reserve, policy=policy, report=report
-        )
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
+        self._fitter = BodyFitter("openai.responses", **options)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Returns the instructions and items to send; the given object if nothing had to change."""

@@ -17,35 +17,26 @@ except ImportError as error:
     raise MissingHost("Pydantic AI", "pydantic-ai-slim>=2.60", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Unpack
 
     from pydantic_ai import RunContext
     from pydantic_ai.models import ModelRequestContext
 
-    from ullage.fitting import FitPolicy, Fitted
+    from ullage.fitting import Fitted
+    from ullage.integrations.fitter import FitterOptions
     from ullage.integrations.pydantic_messages import Place
     from ullage.messages import Message
-    from ullage.target import ModelLike
 
 
 class FitCapability(AbstractCapability[Any]):
     """Keeps the requests of an agent within `limit` input tokens, less `reserve` if both are given.
 
-    Without a limit, the table of models has the window of the model that serves the request. `report` is
-    called with the result of each fit.
+    Without a limit, the table of models has the window of the model that serves the request.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
         super().__init__()
-        self._fitter = HistoryFitter(model=model, limit=limit, reserve=reserve, policy=policy, report=report)
+        self._fitter = HistoryFitter(**options)
 
     async def prepare_model_request(
         self,
