@@ -273,10 +273,19 @@ def integrations_table() -> str:
             f"overflow at step {min((each['died_at'] for each in loops), default=0)}",
             "; ".join(each for loop in loops for each in loop["lost"]) or "nothing",
         ]
-        glue = code_lines(ROOT / "src" / "ullage" / "integrations" / f"{name}.py")
+        glue = glue_lines(name)
         link = f"[{row['name']}](#{row['name'].lower().replace(' ', '-')})"
         lines.append(f"| {link} | {version} | {row['slot']} | {glue} | {' | '.join(figures)} |")
     return "\n".join(lines)
+
+
+def glue_lines(host: str) -> int:
+    """The lines of a host's module and of the modules that only the glue of that host and its kin imports."""
+    folder = ROOT / "src" / "ullage" / "integrations"
+    shared = re.findall(
+        r"^from ullage\.integrations\.(\w+) import", (folder / f"{host}.py").read_text("utf-8"), re.MULTILINE
+    )
+    return sum(code_lines(folder / f"{name}.py") for name in {host, *shared} - {"fitter"})
 
 
 def code_lines(path: Path) -> int:
