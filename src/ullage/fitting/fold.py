@@ -23,6 +23,7 @@ from ullage.fitting.trim import trim, with_block
 from ullage.fitting.units import Entry, Unit, first_system
 from ullage.intake import whole_number
 from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, split_content, text_of
+from ullage.tokens.request_count import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +71,9 @@ def append(
     if role in RESULT_ROLES:
         entry = _result_entry(state.options, place, message, cost)
         return _append_result(state, entry, waiting, pinned, priority)
+    if policy.cut_user and role == "user" and state.newest is not None and state.newest.role == "assistant":
+        entry = _result_entry(state.options, place, message, cost)
+        return _append_result(_as_step(state, state.newest), entry, waiting, pinned, priority)
     return _append_turn(state, Entry(place, message, *cost, message), waiting, pinned, priority)
 
 
@@ -160,9 +164,11 @@ def _append_turn(
 
 
 def _result_entry(options: Options, place: int, message: Message, cost: Cost) -> Entry:
-    """Returns the entry of a tool result."""
+    """Returns the entry of a tool result, or of an observation; one with an image is never shortened."""
     policy = options.policy
     size = max(0, cost.tokens - options.empty_output)
+    if message["role"] == "user" and not is_plain(message):
+        size = 0
     error = (
         size >= policy.small_output_threshold
         and policy.preserve_errors
@@ -191,6 +197,14 @@ def _append_result(
         max(loose, entry.size),
     )
     return _with_newest(state, entry, unit, waiting)
+
+
+def _as_step(state: FoldState, action: Unit) -> FoldState:
+    """The state with its newest unit, an answer without calls, as a step whose observation comes next."""
+    number = state.position.steps + 1
+    return state._replace(
+        newest=action._replace(role="step", step=number), position=state.position._replace(steps=number)
+    )
 
 
 def _append_to_newest(state: FoldState, entry: Entry, newest: Unit, waiting: Waiting) -> FoldState:

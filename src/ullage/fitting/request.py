@@ -131,4 +131,4 @@ def _is_rewritten(units: Sequence[Unit]) -> bool:
 
 
 def _is_plain(unit: Unit) -> bool:
-    return unit.step == 0 and is_plain(unit.entries[0].message)
+    return all(is_plain(entry.message) for entry in unit.entries)

@@ -10,8 +10,8 @@ from ullage.fitting.digest import STEADY, Taken, absorb, expected, task_block, w
 from ullage.fitting.passes import find_pass
 from ullage.fitting.pieces import handle_of, piece_of
 from ullage.fitting.shorten import cut_middle
-from ullage.fitting.units import Entry, Unit, call_of, first_system, loose
-from ullage.messages import RESULT_ROLES, arguments_text, calls_of, split_content, split_recalled, text_of
+from ullage.fitting.units import Entry, Unit, call_of, first_system, loose, outputs_of
+from ullage.messages import arguments_text, calls_of, split_content, split_recalled, text_of
 from ullage.text import split_outputs
 from ullage.tokens import Cost
 
@@ -165,13 +165,13 @@ class _Work:
 
 def _taken(unit: Unit, entry: Entry) -> Taken:
     message = entry.given
-    is_result = message["role"] in RESULT_ROLES
+    is_output = any(entry.place == each.place for each in outputs_of(unit))
     return Taken(
-        role="tool" if is_result else message["role"],
+        role="tool" if is_output else message["role"],
         text=text_of(message.get("content")),
         order=entry.place,
         calls=tuple([(call["function"]["name"], arguments_text(call)) for call in calls_of(message)]),
-        call=call_of(unit, entry) if is_result else None,
+        call=call_of(unit, entry) if is_output else None,
     )
 
 
