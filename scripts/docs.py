@@ -18,6 +18,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,6 +253,48 @@ def clients_table() -> str:
     return "\n".join(lines)
 
 
+def integrations_table() -> str:
+    """The loops of `make integrations`, host by host."""
+    folder = ROOT / "tests" / "integrations"
+    hosts = tomllib.loads((folder / "hosts.toml").read_text("utf-8"))
+    saved = json.loads((folder / "results.json").read_text("utf-8"))
+    lines = [
+        "| host | version | slot | lines | finished | overflows | invalid | without the glue | lost |",
+        "|---|---|---|--:|---|--:|--:|---|---|",
+    ]
+    for name, row in hosts.items():
+        loops = saved[name]["loops"] if name in saved else []
+        version = row["packages"][0].partition("==")[2]
+        figures = [
+            "yes" if loops and all(each["finished"] for each in loops) else "no",
+            str(sum(each["overflows"] for each in loops)),
+            str(sum(len(each["invalid"]) for each in loops)),
+            f"overflow at step {min((each['died_at'] for each in loops), default=0)}",
+            "; ".join(each for loop in loops for each in loop["lost"]) or "nothing",
+        ]
+        glue = code_lines(ROOT / "src" / "ullage" / "integrations" / f"{name}.py")
+        link = f"[{row['name']}](#{row['name'].lower().replace(' ', '-')})"
+        lines.append(f"| {link} | {version} | {row['slot']} | {glue} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def code_lines(path: Path) -> int:
+    """The lines of a module without docstrings, comments and blank lines."""
+    text = path.read_text("utf-8")
+    told = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return sum(
+        number not in told and bool(line.strip()) and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
 ACCURACY = {
     "openai.chat text": "OpenAI chat, text",
     "openai.chat tools": "OpenAI chat, tools",
@@ -295,6 +338,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "bench-memory": memory_table,
     "bench-prefix": prefix_table,
     "clients": clients_table,
+    "integrations": integrations_table,
 }
 
 
