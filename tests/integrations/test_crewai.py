@@ -51,7 +51,10 @@ def crew_loop(server: StrictServer, glued: bool) -> Any:
             respect_context_window=False,
         )
         task = Task(description=TASK, expected_output="All code words.", agent=agent)
-        Crew(agents=[agent], tasks=[task]).kickoff()
+        try:
+            Crew(agents=[agent], tasks=[task]).kickoff()
+        except SystemExit as error:  # so it ends if the context is too long
+            raise RuntimeError(str(error)) from None
         return list(agent.agent_executor.messages)
 
 
