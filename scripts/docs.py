@@ -259,8 +259,8 @@ def integrations_table() -> str:
     hosts = tomllib.loads((folder / "hosts.toml").read_text("utf-8"))
     saved = json.loads((folder / "results.json").read_text("utf-8"))
     lines = [
-        "| host | version | slot | lines | finished | overflows | invalid | without the glue | lost |",
-        "|---|---|---|--:|---|--:|--:|---|---|",
+        "| host | version | slot | lines | finished | overflows | invalid | code words | without | lost |",
+        "|---|---|---|--:|---|--:|--:|--:|---|---|",
     ]
     for name, row in hosts.items():
         loops = saved[name]["loops"] if name in saved else []
@@ -269,13 +269,23 @@ def integrations_table() -> str:
             "yes" if loops and all(each["finished"] for each in loops) else "no",
             str(sum(each["overflows"] for each in loops)),
             str(sum(len(each["invalid"]) for each in loops)),
+            str(min((each["words"] for each in loops), default=0)),
             f"overflow at step {min((each['died_at'] for each in loops), default=0)}",
             "; ".join(each for loop in loops for each in loop["lost"]) or "nothing",
         ]
-        glue = code_lines(ROOT / "src" / "ullage" / "integrations" / f"{name}.py")
+        glue = glue_lines(name)
         link = f"[{row['name']}](#{row['name'].lower().replace(' ', '-')})"
         lines.append(f"| {link} | {version} | {row['slot']} | {glue} | {' | '.join(figures)} |")
     return "\n".join(lines)
+
+
+def glue_lines(host: str) -> int:
+    """The lines of a host's module and of the modules that only the glue of that host and its kin imports."""
+    folder = ROOT / "src" / "ullage" / "integrations"
+    shared = re.findall(
+        r"^from ullage\.integrations\.(\w+) import", (folder / f"{host}.py").read_text("utf-8"), re.MULTILINE
+    )
+    return sum(code_lines(folder / f"{name}.py") for name in {host, *shared} - {"fitter"})
 
 
 def code_lines(path: Path) -> int:

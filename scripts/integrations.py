@@ -44,7 +44,7 @@ def run(host: str, python: Path) -> tuple[int, list[dict[str, Any]]]:
     """Runs the tests of a host. Returns pytest's exit code, and the figures of each recorded loop."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "report.xml"
-        quiet = ("-W", "default", "-p", "no:cacheprovider")  # a host may warn, and no cache is shared
+        quiet = ("-W", "default", "--disable-warnings", "-p", "no:cacheprovider")  # a host may warn
         command = [str(python), "-m", "pytest", "-m", "integrations", *quiet, f"--junitxml={written}"]
         code = subprocess.run(
             [*command, f"tests/integrations/test_{host}.py"], cwd=ROOT, check=False
@@ -53,22 +53,27 @@ def run(host: str, python: Path) -> tuple[int, list[dict[str, Any]]]:
         return code, [json.loads(each.attrib["value"]) for each in recorded if each.attrib["name"] == "loop"]
 
 
+def save(rows: dict[str, Any], order: list[str]) -> None:
+    """Puts the rows of hosts into the results, in the order of the list of hosts."""
+    known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    known |= rows
+    ordered = {host: known[host] for host in order if host in known}
+    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", "utf-8")
+
+
 def main(chosen: list[str]) -> int:
     """Runs the chosen hosts, or all. Returns 1 if a test failed."""
     hosts = tomllib.loads(HOSTS.read_text("utf-8"))
     if unknown := set(chosen) - hosts.keys():
         print(f"Unknown host {', '.join(sorted(unknown))}. The hosts are {', '.join(hosts)}.")
         return 2
-    saved = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     failed = []
     for host in chosen or hosts:
         print(f"\n{host}: {', '.join(hosts[host]['packages'])}", flush=True)
         code, loops = run(host, prepare(host, hosts[host]["packages"]))
         if code:
             failed.append(host)
-        saved[host] = {"packages": hosts[host]["packages"], "passed": not code, "loops": loops}
-    ordered = {host: saved[host] for host in hosts if host in saved}
-    RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", "utf-8")
+        save({host: {"packages": hosts[host]["packages"], "passed": not code, "loops": loops}}, list(hosts))
     if failed:
         print(f"\nFailed: {', '.join(failed)}")
     return 1 if failed else 0

@@ -35,7 +35,8 @@ def _addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 def page_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrictServer]:
     """A server of a few steps, at the address that the SDKs take from the environment."""
     with strict_server(steps=3) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):  # LlamaIndex has a name of its own for it
+            monkeypatch.setenv(name, f"{server.url}/v1")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         yield server
 

@@ -27,7 +27,7 @@ LIMIT, RESERVE = 8_192, 1_000
 """The limit of every loop: the server's window, less room for the answer."""
 OURS = re.compile(r"\[(?:earlier conversation|recalled from|the user's task|content truncated)")
 """What fitting writes into requests, and what no host may come to store."""
-UNTOUCHED = 12
+UNTOUCHED = 8
 """Requests at the beginning of a loop that need no trim: with the glue they are the same as without."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.player import playing, sent_json
 from tests.strict_server import CHAT_TOOL, SYSTEM, TASK, read_page, strict_server
 from ullage import ConfigurationError
 
@@ -101,6 +102,37 @@ def test_the_answers_have_the_types_of_the_sdk() -> None:
         assert type(client.messages.create(**asked)) is anthropic.types.Message
     with strict_server() as server, client_of(server, True) as client:
         assert type(client.messages.create(**asked, stream=True)) is anthropic.Stream
+
+
+def long_talk() -> list[Any]:
+    return [{"role": ("user", "assistant")[place % 2], "content": read_page(place)} for place in range(61)]
+
+
+def test_the_client_for_vertex_fits() -> None:
+    said = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "model": "c",
+        "content": [],
+        "stop_reason": None,
+    }
+    answer = sent_json({**said, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}})
+    with playing(answer) as player:
+        options: Any = {"base_url": player.url, "region": "x", "project_id": "y", "access_token": "none"}
+        with fit_client(anthropic.AnthropicVertex(**options), limit=LIMIT) as client:
+            client.messages.create(**ASK, messages=long_talk())
+    sent = player.requests[0].json()
+    assert 0 < len(sent["messages"]) < 61
+    assert sent["messages"][-1]["content"].endswith(read_page(60))
+
+
+def test_messages_may_come_from_a_generator() -> None:
+    talk = long_talk()
+    with strict_server(steps=0) as server, client_of(server, True) as client:
+        client.messages.create(**ASK, messages=(message for message in talk))
+    assert server.report().overflows == 0
+    assert server.bodies[0]["messages"][-1]["content"].endswith(read_page(60))
 
 
 def test_another_object_is_no_client() -> None:

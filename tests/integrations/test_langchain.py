@@ -19,7 +19,9 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
+from ullage.integrations.fitter import HistoryFitter
 from ullage.integrations.langchain import FitMiddleware, trim_messages
+from ullage.integrations.langchain_messages import fit_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +113,18 @@ def test_parts_of_a_question_stay_as_they_were() -> None:
     head, *own = trimmed[-1].content
     assert "brass" in head["text"]
     assert own == talk[-1].content
+
+
+def test_blocks_that_repeat_a_call_are_counted_once() -> None:
+    call = {"name": "read_page", "args": {"page": 1}, "id": "call_1"}
+    said = {"type": "text", "text": "Now page 1."}
+    repeated = {"type": "function_call", "name": "read_page", "arguments": '{"page": 1}', "call_id": "call_1"}
+    told: list[Any] = []
+    fitter = HistoryFitter(model=GPT, limit=4_000, report=told.append)
+    for content in ("Now page 1.", [said], [said, repeated]):
+        answer = AIMessage(content, tool_calls=[call])
+        fit_messages(fitter, [HumanMessage(TASK), answer, ToolMessage("x", tool_call_id="call_1")])
+    assert len({each.count.tokens for each in told}) == 1
 
 
 def test_options_that_fitting_does_not_have_are_refused() -> None:

@@ -153,6 +153,30 @@ def test_the_given_client_is_not_changed_and_its_copies_fit() -> None:
     assert server.report().overflows == 1
 
 
+def test_the_client_for_azure_fits() -> None:
+    with strict_server(steps=0) as server:
+        options: Any = {"azure_endpoint": server.url, "api_version": "2026-01-01", "api_key": "none"}
+        with fit_client(openai.AzureOpenAI(**options), limit=LIMIT, reserve=RESERVE) as client:
+            client.chat.completions.create(model=MODEL, messages=long_talk())
+    assert server.report().overflows == 0
+    assert len(server.bodies) == 1
+
+
+async def _many(server: StrictServer) -> None:
+    async with client_of(server, True, openai.AsyncOpenAI) as client:
+        asked = [[*long_talk(), {"role": "user", "content": f"Question {number}?"}] for number in range(20)]
+        calls = [client.chat.completions.create(model=MODEL, messages=messages) for messages in asked]
+        await asyncio.gather(*calls)
+
+
+def test_many_tasks_share_a_client() -> None:
+    with strict_server(steps=0) as server:
+        asyncio.run(_many(server))
+    assert len(server.bodies) == 20
+    asked = {body["messages"][-1]["content"].rpartition("\n")[2] for body in server.bodies}
+    assert asked == {f"Question {number}?" for number in range(20)}
+
+
 def test_a_request_that_cannot_fit_is_not_sent() -> None:
     told: list[Any] = []
     with strict_server() as server, openai.OpenAI(base_url=f"{server.url}/v1") as given:

@@ -22,12 +22,11 @@ except ImportError as error:
     raise MissingHost("CrewAI", "crewai>=1.15", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Unpack
 
     from crewai.hooks import LLMCallHookContext
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.integrations.fitter import FitterOptions
 
 MOST = 100
 """Most lists whose messages can wait to be put back; the oldest is forgotten first."""
@@ -48,16 +47,8 @@ class FitHooks:
     The hooks are in effect from `register` to `unregister`, or inside a `with` block.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
-        self._fitter = HistoryFitter(model=model, limit=limit, reserve=reserve, policy=policy, report=report)
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
+        self._fitter = HistoryFitter(**options)
         self._lent: dict[int, _Lent] = {}
 
     def register(self) -> FitHooks:

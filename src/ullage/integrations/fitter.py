@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 import orjson
 
 from ullage import wire
+from ullage.errors import ConfigurationError
 from ullage.fitting import RequestWindow, Window
+from ullage.fitting.budget import limit_for
 from ullage.fitting.policy import checked_policy
 from ullage.intake import plain
 
@@ -61,23 +64,43 @@ class _Windows(Generic[W]):
             return held
 
 
-class HistoryFitter:
-    """Fits messages in the format of OpenAI's chat API. Threads may share it."""
+class FitterOptions(TypedDict, total=False):
+    """The options that all integrations share."""
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
-        self._model, self._limit, self._reserve = model, limit, reserve
-        self._policy, self._report = checked_policy(policy), report
-        self._windows: _Windows[Window] = _Windows()
-        if model is not None or limit is not None:
-            self._make(model)  # a wrong option is an error here, and not at the first call
+    model: ModelLike
+    """The model whose rules count; without it, the model that the host calls, if the glue can see it."""
+    limit: int | None
+    """The most input tokens of a request; without it, the window of the model less its reserve."""
+    reserve: int | None
+    """Tokens of the limit that are kept free for the answer."""
+    policy: FitPolicy | None
+    """The rules of a trim."""
+    report: Callable[[Fitted[Any]], object] | None
+    """A function that is called with the result of each fit."""
+
+
+class _Fitter(Generic[W]):
+    """The options of a fitter, and its windows."""
+
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
+        if unknown := options.keys() - FitterOptions.__annotations__.keys():
+            known = ", ".join(FitterOptions.__annotations__)
+            raise ConfigurationError(f"unknown option {', '.join(sorted(unknown))}; the options are {known}")
+        self._model = options.get("model")
+        self._limit, self._reserve = options.get("limit"), options.get("reserve")
+        self._policy = checked_policy(options.get("policy"))
+        self._report = options.get("report")
+        self._windows: _Windows[W] = _Windows()
+        if self._model is not None or self._limit is not None:
+            limit_for(self._model, self._limit, self._reserve)  # a wrong one is an error here
+
+    def _tell(self, fitted: Fitted[Any]) -> None:
+        if self._report is not None:
+            self._report(fitted)
+
+
+class HistoryFitter(_Fitter[Window]):
+    """Fits messages in the format of OpenAI's chat API. Threads may share it."""
 
     def fit(
         self, messages: Sequence[Any], tools: Sequence[Any] | None = None, *, model: str | None = None
@@ -93,34 +116,20 @@ class HistoryFitter:
         with lock:
             window.sync(messages, tools or ())
             fitted = window.fitted()
-        if self._report is not None:
-            self._report(fitted)
+        self._tell(fitted)
         return fitted
 
     def _make(self, model: ModelLike) -> Window:
         return Window(model=model, limit=self._limit, reserve=self._reserve, policy=self._policy)
 
 
-class BodyFitter:
+class BodyFitter(_Fitter[RequestWindow]):
     """Fits whole request bodies of one API. Threads may share it."""
 
-    def __init__(
-        self,
-        api: ApiName,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
+    def __init__(self, api: ApiName, **options: Unpack[FitterOptions]) -> None:
+        super().__init__(**options)
         self._api: ApiName = api
         self._history = wire.api_of(api).history
-        self._report = report
-        self._model, self._limit, self._reserve = model, limit, reserve
-        self._policy = policy
-        self._windows: _Windows[RequestWindow] = _Windows()
-        self._make()  # a wrong option is an error here, and not at the first call
 
     def fit(self, body: Mapping[str, Any]) -> FittedRequest:
         """Returns a body that fits, in the same format. Parts that did not change are the given objects.
@@ -133,9 +142,21 @@ class BodyFitter:
         window, lock = self._windows.get(key, self._make)
         with lock:
             done = window.fit(given)
-        if self._report is not None:
-            self._report(done.fitted)
-        return done
+        self._tell(done.fitted)
+        return done if given is body else replace(done, body=self._with_originals(done.body, given, body))
+
+    def _with_originals(
+        self, fitted: Mapping[str, Any], given: Mapping[str, Any], body: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Returns a fitted body with the host's own objects, for all parts that were only read."""
+        if fitted is given:
+            return body
+        made = {name: body[name] if value is given.get(name) else value for name, value in fitted.items()}
+        name = self._history
+        if isinstance(given[name], list) and made[name] is fitted[name]:
+            own = {id(read): item for read, item in zip(given[name], body[name], strict=True)}
+            made[name] = [own.get(id(item), item) for item in fitted[name]]
+        return made
 
     def _make(self) -> RequestWindow:
         return RequestWindow(
@@ -164,6 +185,16 @@ def restore(
         else:
             restored.append(remake(owners[source], message))
     return restored
+
+
+def restore_parts(
+    parts: Sequence[Any], read: Sequence[Any], own: Sequence[Any], make: Callable[[Any], Any]
+) -> list[Any]:
+    """Returns the host's own parts of a message that has new content.
+
+    `read` has what each of the host's `own` parts was read as. `make` makes a part that fitting has added.
+    """
+    return [own[read.index(part)] if part in read else make(part) for part in parts]
 
 
 def _beginning(messages: Sequence[Any]) -> bytes:

@@ -18,31 +18,19 @@ except ImportError as error:
     raise MissingHost("Google's ADK", "google-adk>=2", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Unpack
 
     from google.adk.models.llm_request import LlmRequest
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.integrations.fitter import FitterOptions
 
 
 class FitPlugin(BasePlugin):
     """Keeps the requests of agents within `limit` input tokens, less `reserve` if both are given."""
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-        name: str = "ullage",
-    ) -> None:
+    def __init__(self, *, name: str = "ullage", **options: Unpack[FitterOptions]) -> None:
         super().__init__(name)
-        self._fitter = BodyFitter(
-            "gemini", model=model, limit=limit, reserve=reserve, policy=policy, report=report
-        )
+        self._fitter = BodyFitter("gemini", **options)
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:  # noqa: ARG002 - the plugin's interface
         """Replaces the contents of the request, and its system instruction, by ones that fit."""

@@ -22,12 +22,13 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from typing import Unpack
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import BaseMessage
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.fitting import FitPolicy
+    from ullage.integrations.fitter import FitterOptions
 
 ALWAYS: dict[str, tuple[Any, ...]] = {
     "strategy": ("last",),
@@ -43,21 +44,12 @@ ALWAYS: dict[str, tuple[Any, ...]] = {
 class FitMiddleware(AgentMiddleware):
     """Keeps the requests of an agent within `limit` input tokens, less `reserve` if both are given.
 
-    Without a limit, the table of models has the window of the agent's model. `report` is called with the
-    result of each fit.
+    Without a limit, the table of models has the window of the agent's model.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
         super().__init__()
-        self._fitter = HistoryFitter(model=model, limit=limit, reserve=reserve, policy=policy, report=report)
+        self._fitter = HistoryFitter(**options)
 
     def wrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]

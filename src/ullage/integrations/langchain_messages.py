@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidConversation, MissingHost
-from ullage.integrations.fitter import restore
+from ullage.integrations.fitter import restore, restore_parts
 
 try:
     from langchain_core.messages import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
 """Role → class of a message that fitting made."""
+CALL_BLOCKS = {"function_call", "tool_call"}
+"""Blocks in the content of an answer that repeat its tool calls."""
 
 
 def fit_messages(
@@ -39,6 +41,12 @@ def fit_messages(
     given = [_read(message, place) for place, message in enumerate(messages)]
     fitted = fitter.fit(given, [convert_to_openai_tool(tool) for tool in tools], model=model)
     return restore(fitted, given, messages, _remake) if fitted.changed else messages
+
+
+def system_message(text: str) -> BaseMessage:
+    """Returns a system message of LangChain."""
+    made: BaseMessage = SystemMessage(text)
+    return made
 
 
 def model_name(model: object) -> str | None:
@@ -56,6 +64,9 @@ def _read(message: BaseMessage, place: int) -> Message:
             "a message with several tool results cannot be fitted; use a ToolMessage for each", index=place
         )
     read: Message = made[0]
+    if message.type == "ai" and not is_text:  # calls have a field of their own
+        shown = [part for part in read["content"] or () if part["type"] not in CALL_BLOCKS]
+        return {**read, "content": shown or None}
     return read
 
 
@@ -67,7 +78,7 @@ def _remake(owner: BaseMessage | None, message: Message) -> BaseMessage:
         return made
     if isinstance(content, list) and isinstance(owner.content, list):
         read = _read(owner, 0)["content"]
-        own = dict(enumerate(owner.content)) if len(read) == len(owner.content) else {}
-        content = [own.get(read.index(part), part) if part in read else part for part in content]
+        own = owner.content if len(read) == len(owner.content) else read
+        content = restore_parts(content, read, own, lambda part: part)
     copy: BaseMessage = owner.model_copy(update={"content": content})
     return copy

@@ -7,44 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.errors import MissingHost
 from ullage.integrations.fitter import HistoryFitter
-from ullage.integrations.langchain_messages import fit_messages
-
-try:
-    from langchain_core.messages import SystemMessage
-except ImportError as error:
-    raise MissingHost("LangGraph", "langgraph>=1", str(error)) from error
+from ullage.integrations.langchain_messages import fit_messages, system_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+    from typing import Unpack
 
     from langchain_core.messages import BaseMessage
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.integrations.fitter import FitterOptions
 
 
 class FitNode:
     """Reads the messages of a state, and returns messages that fit in `limit` input tokens, less `reserve`.
 
     A node sees neither the tools nor the prompt that the model gets later, so name them here: `tools` as the
-    model gets them, and `prompt` if the agent puts one in front by itself. `report` is called with the result
-    of each fit.
+    model gets them, and `prompt` if the agent puts one in front by itself.
     """
 
     def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        tools: Iterable[Any] = (),
-        prompt: str | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
+        self, *, tools: Iterable[Any] = (), prompt: str | None = None, **options: Unpack[FitterOptions]
     ) -> None:
-        self._fitter = HistoryFitter(model=model, limit=limit, reserve=reserve, policy=policy, report=report)
+        self._fitter = HistoryFitter(**options)
         self._tools, self._prompt = tuple(tools), prompt
 
     def __call__(self, state: Any) -> dict[str, list[BaseMessage]]:
@@ -52,6 +37,6 @@ class FitNode:
         messages = list(state["messages"] if isinstance(state, dict) else state.messages)
         if self._prompt is None:
             return {"llm_input_messages": fit_messages(self._fitter, messages, self._tools)}
-        first, *rest = fit_messages(self._fitter, [SystemMessage(self._prompt), *messages], self._tools)
+        first, *rest = fit_messages(self._fitter, [system_message(self._prompt), *messages], self._tools)
         added = str(first.content).removeprefix(self._prompt).strip()  # the agent has the prompt itself
-        return {"llm_input_messages": [SystemMessage(added), *rest] if added else rest}
+        return {"llm_input_messages": [system_message(added), *rest] if added else rest}

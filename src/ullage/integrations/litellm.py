@@ -20,10 +20,12 @@ except ImportError as error:
     raise MissingHost("LiteLLM", "litellm", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ApiName, ModelLike
+    from ullage.fitting import FitPolicy
+    from ullage.integrations.fitter import FitterOptions
+    from ullage.target import ApiName
 
 CALLS: Mapping[str, ApiName] = {
     "acompletion": "openai.chat",
@@ -43,20 +45,9 @@ class FitHook(CustomLogger):
     Without a limit, the table of models has the window of the model that is called.
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelLike = None,
-        limit: int | None = None,
-        reserve: int | None = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
         super().__init__()
-        self._fitters = {
-            api: BodyFitter(api, model=model, limit=limit, reserve=reserve, policy=policy, report=report)
-            for api in dict.fromkeys(CALLS.values())
-        }
+        self._fitters = {api: BodyFitter(api, **options) for api in dict.fromkeys(CALLS.values())}
 
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: Any

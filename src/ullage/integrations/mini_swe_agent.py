@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
 from ullage.fitting import FitPolicy
-from ullage.integrations.fitter import HistoryFitter, restore
+from ullage.integrations.fitter import FitterOptions, HistoryFitter, restore
 
 try:
     from minisweagent.agents.default import DefaultAgent
@@ -18,11 +18,7 @@ except ImportError as error:
     raise MissingHost("mini-swe-agent", "mini-swe-agent>=2", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ullage.fitting import Fitted
     from ullage.messages import Message
-    from ullage.target import ModelLike
 
 EXTRA = "extra"
 """The member of a message that the agent keeps for itself and does not send."""
@@ -53,26 +49,12 @@ def _remake(owner: dict[str, Any] | None, message: Message) -> dict[str, Any]:
 class FitAgent(DefaultAgent):
     """The default agent, with requests of at most `limit` input tokens, less `reserve` if both are given.
 
-    Its policy has `cut_user`, because outputs are user messages in text mode.
+    It takes the options of the default agent and those of all integrations. Outputs are user messages in
+    text mode, so its policy has `cut_user`.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        env: Any,
-        *,
-        limit: int | None = None,
-        reserve: int | None = None,
-        count_as: ModelLike = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-        **options: Any,
-    ) -> None:
-        fitter = HistoryFitter(
-            model=count_as,
-            limit=limit,
-            reserve=reserve,
-            policy=FitPolicy(cut_user=True) if policy is None else policy,
-            report=report,
-        )
-        super().__init__(FitModel(model, fitter), env, **options)
+    def __init__(self, wrapped: Any, env: Any, /, **options: Any) -> None:
+        names = FitterOptions.__annotations__.keys() & options.keys()
+        fitting: dict[str, Any] = {name: options.pop(name) for name in names}
+        fitter = HistoryFitter(**{"policy": FitPolicy(cut_user=True), **fitting})
+        super().__init__(FitModel(wrapped, fitter), env, **options)

@@ -20,35 +20,21 @@ except ImportError as error:
     raise MissingHost("smolagents", "smolagents>=1.26", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from typing import Unpack
 
-    from ullage.fitting import Fitted
+    from ullage.integrations.fitter import FitterOptions
     from ullage.messages import Message
-    from ullage.target import ModelLike
 
 
 class FitModel(Model):
     """A model whose requests have at most `limit` input tokens, less `reserve` if both are given."""
 
-    def __init__(
-        self,
-        model: Any,
-        *,
-        limit: int | None = None,
-        reserve: int | None = None,
-        count_as: ModelLike = None,
-        policy: FitPolicy | None = None,
-        report: Callable[[Fitted[Any]], object] | None = None,
-    ) -> None:
-        super().__init__(model_id=model.model_id, flatten_messages_as_text=model.flatten_messages_as_text)
-        self._wrapped = model
-        self._fitter = HistoryFitter(
-            model=count_as,
-            limit=limit,
-            reserve=reserve,
-            policy=FitPolicy(cut_user=True) if policy is None else policy,
-            report=report,
-        )
+    def __init__(self, wrapped: Model, /, **options: Unpack[FitterOptions]) -> None:
+        super().__init__(model_id=wrapped.model_id, flatten_messages_as_text=wrapped.flatten_messages_as_text)
+        self._wrapped: Any = wrapped
+        options.setdefault("policy", FitPolicy(cut_user=True))
+        self._fitter = HistoryFitter(**options)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_wrapped":  # an object that is being copied has no members yet

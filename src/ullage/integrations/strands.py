@@ -18,28 +18,17 @@ except ImportError as error:
     raise MissingHost("Strands Agents", "strands-agents>=1.60", str(error)) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Unpack
 
     from strands import Agent
     from strands.middleware import InvokeModelContext
 
-    from ullage.fitting import FitPolicy, Fitted
-    from ullage.target import ModelLike
+    from ullage.integrations.fitter import FitterOptions
 
 
-def fit_agent(
-    agent: Agent,
-    *,
-    model: ModelLike = None,
-    limit: int | None = None,
-    reserve: int | None = None,
-    policy: FitPolicy | None = None,
-    report: Callable[[Fitted[Any]], object] | None = None,
-) -> Agent:
+def fit_agent(agent: Agent, **options: Unpack[FitterOptions]) -> Agent:
     """Adds a middleware to the agent that keeps its requests within `limit` tokens; returns the agent."""
-    fitter = BodyFitter(
-        "bedrock.converse", model=model, limit=limit, reserve=reserve, policy=policy, report=report
-    )
+    fitter = BodyFitter("bedrock.converse", **options)
 
     async def fit(context: InvokeModelContext) -> InvokeModelContext:
         done = await asyncio.to_thread(fitter.fit, _read(context))
