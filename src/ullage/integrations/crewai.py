@@ -18,6 +18,7 @@ try:
         unregister_after_llm_call_hook,
         unregister_before_llm_call_hook,
     )
+    from crewai.utilities.agent_utils import convert_tools_to_openai_schema
 except ImportError as error:
     raise MissingHost("CrewAI", "crewai>=1.15", str(error)) from error
 
@@ -73,8 +74,8 @@ class FitHooks:
         messages = context.messages
         self._put_back(messages)
         model = getattr(context.llm, "model", None)
-        tools = getattr(context.executor, "_openai_tools", None) or ()
-        fitted = self._fitter.fit(messages, list(tools), model=model if isinstance(model, str) else None)
+        tools, *_ = convert_tools_to_openai_schema(getattr(context.executor, "original_tools", None) or [])
+        fitted = self._fitter.fit(messages, tools, model=model if isinstance(model, str) else None)
         if fitted.changed:
             if len(self._lent) >= MOST:
                 self._lent.pop(next(iter(self._lent)))

@@ -24,7 +24,7 @@ EXTRA = "extra"
 """The member of a message that the agent keeps for itself and does not send."""
 
 
-class FitModel:
+class FitQueryModel:
     """A model of mini-swe-agent that fits messages before it asks the model that it wraps."""
 
     def __init__(self, model: Any, fitter: HistoryFitter) -> None:
@@ -57,4 +57,4 @@ class FitAgent(DefaultAgent):
         names = FitterOptions.__annotations__.keys() & options.keys()
         fitting: dict[str, Any] = {name: options.pop(name) for name in names}
         fitter = HistoryFitter(**{"policy": FitPolicy(cut_user=True), **fitting})
-        super().__init__(FitModel(wrapped, fitter), env, **options)
+        super().__init__(FitQueryModel(wrapped, fitter), env, **options)

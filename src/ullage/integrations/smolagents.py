@@ -50,11 +50,12 @@ class FitModel(Model):
         return self._wrapped.generate_stream(self._fit(messages, options), *more, **options)
 
     def _fit(self, messages: list[Any], options: dict[str, Any]) -> list[Any]:
-        groups = [list(group) for _, group in groupby(messages, key=_role)]
+        groups: list[list[Any]] = [list(group) for _, group in groupby(messages, key=_role)]
         given = [_read(group) for group in groups]
         tools = [get_tool_json_schema(tool) for tool in options.get("tools_to_call_from") or ()]
         fitted = self._fitter.fit(given, tools, model=self.model_id)
-        return list(chain.from_iterable(restore(fitted, given, groups, _remake)))
+        restored: list[list[Any]] = restore(fitted, given, groups, _remake)
+        return list(chain.from_iterable(restored))
 
 
 def _role(message: Any) -> str:
