@@ -89,6 +89,7 @@ ray: $(VENV)-ray/installed
 # takes one of them.
 integrations: $(VENV)/installed
 	$(BIN)/python scripts/integrations.py $(HOSTS)
+	-$(VENV)-integrations/langchain/bin/python scripts/peers.py
 	$(BIN)/python scripts/docs.py
 
 clean:

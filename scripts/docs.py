@@ -279,6 +279,14 @@ def integrations_table() -> str:
     return "\n".join(lines)
 
 
+def peers_table() -> str:
+    """How the tests of LangChain's `trim_messages` end with ours."""
+    saved = json.loads((ROOT / "tests" / "integrations" / "peers.json").read_text("utf-8"))
+    lines = [f"| tests of {saved['package']} | how they end with ours |", "|--:|---|"]
+    lines += [f"| {number} | {why} |" for number, why in saved["outcomes"]]
+    return "\n".join(lines)
+
+
 def glue_lines(host: str) -> int:
     """The lines of a host's module and of the modules that only the glue of that host and its kin imports."""
     folder = ROOT / "src" / "ullage" / "integrations"
@@ -349,6 +357,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "bench-prefix": prefix_table,
     "clients": clients_table,
     "integrations": integrations_table,
+    "peers": peers_table,
 }
 
 
