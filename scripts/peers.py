@@ -1,4 +1,4 @@
-"""Runs LangChain's own tests of `trim_messages` on the function of `ullage.integrations` that stands in for it.
+"""Runs the tests of LangChain's `trim_messages` on the function that stands in for it.
 
     .venv-integrations/langchain/bin/python scripts/peers.py
 
