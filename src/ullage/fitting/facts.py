@@ -267,7 +267,8 @@ def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
 def _from_fields(fields: list[tuple[str, str]], line: str) -> list[Found]:
     found: list[Found] = []
     for key, value in fields:
-        if len(value) > VALUE_CHARS:
+        if len(value) > VALUE_CHARS:  # a text in a field, as frameworks wrap the output of a function
+            found += [(field_kind(name, each), line, name, each) for name, each in pairs(value)]
             found += [(Kind.FOUND, line, group_of(word), word) for word in words(value)]
         else:
             found.append((field_kind(key, value), line, key, day_of(value)))
