@@ -17,7 +17,7 @@ try:
     from litellm import get_max_tokens
     from litellm.integrations.custom_logger import CustomLogger
 except ImportError as error:
-    raise MissingHost("LiteLLM", "litellm", str(error)) from error
+    raise MissingHost("LiteLLM", "litellm>=1.100", str(error)) from error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
