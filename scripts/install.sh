@@ -39,7 +39,7 @@ install() {
         is_ours || fail "$program exists already and was not installed from here. Remove it first, or choose another folder: make install PREFIX=/path"
     fi
     if [ -e "$environment" ] && ! has_environment; then
-        fail "$environment exists already and is no virtual environment. Remove it first, or choose another folder: make install PREFIX=/path"
+        fail "$environment exists already and is not a virtual environment. Remove it first, or choose another folder: make install PREFIX=/path"
     fi
     echo "Installing into $environment. This takes a minute or two."
     mkdir -p "$prefix/lib" "$prefix/bin"
@@ -78,7 +78,11 @@ uninstall() {
         return
     fi
     if is_ours; then rm "$program"; fi
-    if has_environment; then rm -rf "$environment"; fi
+    if has_environment; then
+        # The file that marks an environment goes last, so that an interrupted removal can be repeated.
+        find "$environment" -mindepth 1 -maxdepth 1 ! -name pyvenv.cfg -exec rm -rf {} +
+        rm -rf "$environment"
+    fi
     echo "Removed $program and $environment."
     echo "Your conversations (${XDG_STATE_HOME:-~/.local/state}/ullage) and configuration (${XDG_CONFIG_HOME:-~/.config}/ullage) were not touched."
 }

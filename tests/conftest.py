@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 import ullage
 from tests.world import left_behind, make_world, observe
+from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     make_world(Path(home))
     # Hypothesis also draws the constants of all modules that are loaded. With every module loaded from the
     # start, its examples do not depend on which tests ran before.
+    # The hosts of integrations are large, and only `make integrations` has them.
     for module in pkgutil.walk_packages(ullage.__path__, "ullage."):
-        with contextlib.suppress(ImportError):  # an extra that is not installed
-            importlib.import_module(module.name)
+        if not module.name.startswith("ullage.integrations."):
+            with contextlib.suppress(ImportError, ConfigurationError):  # an extra that is not installed
+                importlib.import_module(module.name)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -24,6 +24,7 @@ from ullage.gateway.upstreams import any_model_at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ullage.gateway.telemetry import Telemetry
     from ullage.gateway.upstream import Upstream
     from ullage.store import Store
 
@@ -71,7 +72,8 @@ class Gateway(NamedTuple):
             connection.close()
 
     def booked(self) -> list[Any]:
-        """The entries of the bill."""
+        """The entries of the bill, as soon as all calls so far are in it."""
+        assert until(lambda: self.app._bill._uncapped._writer is None)
         return [entry for _, entry in self.kept.book.entries()]
 
     def metric(self, line: str) -> float:
@@ -84,18 +86,32 @@ class Gateway(NamedTuple):
 
 @contextlib.contextmanager
 def serving(
-    upstream: str | Mapping[str, Upstream], *, window: int | None = 100_000, config: str = ""
+    upstream: str | Mapping[str, Upstream],
+    *,
+    window: int | None = 100_000,
+    config: str = "",
+    keep_bodies: bool = False,
+    buffer: int = 0,
+    telemetry: Telemetry | None = None,
+    recall: bool = False,
 ) -> Iterator[Gateway]:
-    """A running gateway, for the address of an upstream or a table of upstreams."""
+    """A running gateway, for the address of an upstream or a table of upstreams.
+
+    `buffer` is the number of bytes that the system takes from it before a client reads; 0 for the default.
+    """
     table = any_model_at(upstream, window, {}) if isinstance(upstream, str) else upstream
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.toml")
         file.write_text(config)
         settings = load(file, environ={}, cwd=Path(folder))
         with store.open(Path(folder, "ullage.db")) as kept:
-            app = App(settings, kept, table)
+            app = App(
+                settings, kept, table, keep_bodies=keep_bodies, offers_recall=recall, telemetry=telemetry
+            )
             server = make_server(app)
             listener = socket.create_server(("127.0.0.1", 0))
+            if buffer:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
             thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="gateway")
             thread.start()
             try:

@@ -64,8 +64,13 @@ def sent_json(value: Any, status: int = 200, **more: Any) -> Script:
 def answered(text: str, prompt: int = 41, completion: int = 3) -> bytes:
     """The bytes of an answer that OpenAI's chat completions stream, a word at a time."""
     deltas = [{"role": "assistant"}, *({"content": word} for word in re.findall(r"\S+\s*", text))]
+    return streamed(deltas, "stop", prompt, completion)
+
+
+def streamed(deltas: list[dict[str, Any]], reason: str, prompt: int = 41, completion: int = 3) -> bytes:
+    """The bytes of an answer of these deltas."""
     events: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     total = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     events.append({"choices": [], "usage": total})
     return b"".join(b"data: %b\n\n" % orjson.dumps(event) for event in events) + b"data: [DONE]\n\n"

@@ -160,6 +160,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
                 "small_output_threshold": st.sampled_from([0, 10, 100]),
                 "preserve_errors": st.booleans(),
                 "keep_first_user": st.booleans(),
+                "cut_user": st.booleans(),
                 "max_turns": st.none() | st.integers(1, 20),
                 "recall": st.booleans(),
                 "trim_strategy": st.sampled_from(STRATEGIES),

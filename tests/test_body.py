@@ -312,3 +312,118 @@ def test_repair_answers_open_calls_in_every_api() -> None:
 def test_an_invalid_body_is_refused_by_name(body: Any) -> None:
     with pytest.raises(InvalidRequest):
         ullage.fit_request(body, "openai.chat", limit=500)
+
+
+@pytest.mark.parametrize("member", ["messages", "metadata", "tools"])
+def test_a_body_that_is_nested_too_deeply_is_refused_and_the_next_one_is_taken(member: str) -> None:
+    deep: Any = json.loads("[" * 900 + "]" * 900)
+    plain = {"model": "claude-sonnet-4-5", "messages": [{"role": "user", "content": "Hello"}]}
+    window = RequestWindow("anthropic.messages", limit=LIMIT)
+    value = [{"role": "user", "content": deep}] if member == "messages" else deep
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        window.fit({**plain, member: value})
+    assert window.fit(plain).body is plain
+
+
+# Every API that is counted -----------------------------------------------------------------------------
+
+
+def any_loop(api: ApiName, steps: int) -> dict[str, Any]:
+    """A tool loop, written for any API."""
+    body = chat_loop(steps)
+    model = "us.anthropic.claude-sonnet-4-5" if api.startswith("bedrock") else "command-r"
+    request = wire.read({"model": model, "messages": body["messages"]}, "openai.chat")
+    written: dict[str, Any] = json.loads(json.dumps(wire.write(request, api)))
+    return written
+
+
+def members(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of all members of a body; all elements of a list have one path."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield f"{path}.{name}"
+            yield from members(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for each in value:
+            yield from members(each, f"{path}[]")
+
+
+@pytest.mark.parametrize("api", wire.APIS)
+def test_every_api_that_is_counted_can_be_fitted(api: ApiName) -> None:
+    body = any_loop(api, 20)
+    before = copy.deepcopy(body)
+    done = ullage.fit_request(body, api, model="gpt-4o", limit=LIMIT)
+    assert body == before
+    assert done.changed
+    assert done.count == ullage.count_request(done.body, api, "gpt-4o")
+    assert done.count.ceiling <= LIMIT
+    assert set(members(done.body)) <= set(members(body)), "nothing is there that was not there"
+    check_conversation(wire.read(done.body, api).messages)
+    assert ullage.fit_request(body, api, model="gpt-4o", limit=100_000).body is body
+
+
+@pytest.mark.parametrize("api", wire.APIS)
+def test_a_body_that_costs_more_than_its_messages_is_still_within_the_limit(api: ApiName) -> None:
+    body, least = any_loop(api, 6), 0
+    for limit in range(40, 900, 20):
+        try:
+            done = ullage.fit_request(body, api, model="gpt-4o", limit=limit)
+        except ContextOverflowError:
+            continue
+        least = least or limit
+        assert done.limit == limit
+        assert ullage.count_request(done.body, api, "gpt-4o").ceiling <= limit
+    with pytest.raises(ContextOverflowError) as caught:
+        ullage.fit_request(body, api, model="gpt-4o", limit=least - 20)
+    assert caught.value.limit == least - 20
+
+
+SEALED: dict[str, Any] = {
+    "thought": {"type": "redacted_thinking", "data": "sealed"},
+    "search": {"type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {"query": "gulls"}},
+    "found": {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srv1",
+        "content": [{"type": "web_search_result", "title": "Gulls", "url": "https://example.org"}],
+    },
+    "cited": {
+        "type": "text",
+        "text": "Gulls nest on cliffs.",
+        "citations": [{"type": "web_search_result_location", "url": "https://example.org", "title": "Gulls"}],
+    },
+}
+
+
+def test_blocks_that_only_anthropic_understands_stay_the_very_objects() -> None:
+    body = anthropic_loop(20)
+    answer = {"role": "assistant", "content": list(SEALED.values())}
+    question = {"role": "user", "content": "And where do terns nest?"}
+    body["messages"] += [answer, question, {"role": "assistant", "content": [SEALED["cited"]]}]
+    body["messages"].append({"role": "user", "content": [{"type": "text", "text": "Go on."}]})
+    done = ullage.fit_request(body, "anthropic.messages", limit=LIMIT)
+    assert done.changed
+    sent = [block for turn in done.body["messages"] for block in turn["content"] if isinstance(block, dict)]
+    for name in ("search", "found", "cited"):
+        assert any(block is SEALED[name] for block in sent), name
+    assert all(block is SEALED["thought"] for block in sent if block["type"] == "redacted_thinking")
+
+
+def test_items_of_responses_stay_the_very_objects() -> None:
+    body = responses_loop(20)
+    own = [
+        {"type": "web_search_call", "id": "ws1", "status": "completed", "action": {"type": "search"}},
+        {
+            "type": "message",
+            "id": "m1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Gulls nest on cliffs.", "annotations": []}],
+        },
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
+    ]
+    body["input"] += own
+    done = ullage.fit_request(body, "openai.responses", limit=LIMIT)
+    assert done.changed
+    for item in own[:2]:
+        assert any(each is item for each in done.body["input"])
+    assert "instructions" not in done.body

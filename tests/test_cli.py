@@ -339,7 +339,7 @@ def test_overflows_among_other_failures_are_bad_lines() -> None:
         (["fit", "--limit", "-5"], "-5"),
         (["fit", "--low-water", "7"], "low_water must be a number from 0 to 1, not 7"),
         (["explain", "--line", "9", str(SESSION)], "no request on line 9"),
-        (["juggle"], "invalid choice: 'juggle'"),
+        (["cuont"], "Unknown command 'cuont'. Did you mean 'count'?"),
     ],
 )
 def test_wrong_usage_is_told_in_a_line(arguments: list[str], message: str) -> None:

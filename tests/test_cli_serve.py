@@ -91,6 +91,16 @@ def test_it_serves_until_it_is_told_to_stop_and_ends_in_order(tmp_path: Path, nu
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.parametrize(("arguments", "expected"), [((), False), (("--keep-bodies",), True)])
+def test_texts_are_kept_for_the_page_only_if_asked(
+    tmp_path: Path, arguments: tuple[str, ...], expected: bool
+) -> None:
+    with started(tmp_path, "--upstream", "http://127.0.0.1:9", *arguments) as (process, url):
+        with opened(f"{url}/page/state") as answer:
+            assert json.load(answer)["keeps_texts"] is expected
+        assert f"in a browser: {url}/" in process.said  # type: ignore[attr-defined]
+
+
 @needs_local
 def test_alone_it_serves_the_embedded_model_and_says_what_it_is(tmp_path: Path) -> None:
     with started(tmp_path) as (process, url):
@@ -146,7 +156,7 @@ def test_run_starts_an_agent_behind_a_gateway_and_leaves_nothing(tmp_path: Path)
 
 def test_run_tells_what_is_missing(tmp_path: Path) -> None:
     for arguments, said in (
-        (("run", "boat"), "no agent that Ullage knows"),
+        (("run", "boat"), "not an agent that Ullage knows"),
         (("run", "codex"), "npm install -g @openai/codex"),
     ):
         done = run(tmp_path, *arguments, PATH=str(tmp_path))

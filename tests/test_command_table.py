@@ -47,9 +47,11 @@ def test_only_the_command_that_is_given_is_loaded() -> None:
 def test_explain_shows_the_change_of_a_pass_of_the_callers_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done = fit_body(Job("explain", limit=2_000), {"messages": TALK, "model": "gpt-4o"})
-    record = done.fitted.record._replace(log=(("translate", 1, 7, 3, "mfrggzdf"),))
-    changed = done._replace(fitted=replace(done.fitted, changed=True, record=record))
+    line = fit_body(Job("explain", limit=2_000), {"messages": TALK, "model": "gpt-4o"})
+    fitted = line.done.fitted
+    record = fitted.record._replace(log=(("translate", 1, 7, 3, "mfrggzdf"),))
+    fitted = replace(fitted, changed=True, record=record)
+    changed = line._replace(done=replace(line.done, fitted=fitted))
     told = list(verdicts(changed, FitPolicy()))
     assert (told[1].what, told[1].why) == ("translate", "changed by the pass 'translate'")
     assert json.loads(json.dumps(as_json(changed, told)))["messages"][1]["what"] == "translate"

@@ -25,8 +25,8 @@ from ullage.config.keys import CONFIRM, FIXED_CATEGORIES, ROWS, SECTIONS, below,
 from ullage.config.kinds import KINDS
 from ullage.config.lines import lines_of
 from ullage.config.named_keys import APIS
-from ullage.config.problems import quoted
-from ullage.config.writer import initial, public, toml_of, write_initial, written
+from ullage.config.problems import dotted, quoted
+from ullage.config.writer import initial, public, toml_of, write_initial
 from ullage.context import Compress, Context
 from ullage.errors import ConfigurationError
 from ullage.project import TreeOptions
@@ -303,7 +303,7 @@ def test_any_value_of_any_key_is_taken_or_told(
 ) -> None:
     lines = [f"{name.replace('<', '').replace('>', '')} = {toml(value)}" for name, value in found.items()]
     problem = told(tmp_path_factory.getbasetemp(), "\n".join(lines))
-    assert problem is None or all(each.place and each.text for each in problem.problems)
+    assert problem is None or all(each.source and each.text for each in problem.problems)
 
 
 # Secrets -----------------------------------------------------------------------------------------------
@@ -452,6 +452,10 @@ def found(
                 absent = st.none() if row.word and not needed else st.nothing()
                 values[path] = draw(absent | VALUES[row.kind](row))
     return values
+
+
+def written(settings: Settings) -> str:
+    return "".join(f"{dotted(path)} = {toml_of(value, row)}\n" for row, path, value in entries(settings))
 
 
 @given(values=found())
@@ -719,7 +723,7 @@ def test_a_project_can_loosen_nothing_run_nothing_and_send_nothing_elsewhere(
         over(tmp_path, own, project)
     assert [each.key for each in caught.value.problems] == [key]
     assert "a project's file can" in caught.value.problems[0].text
-    assert caught.value.problems[0].place == f"{tmp_path / 'project' / '.ullage.toml'}:1"
+    assert caught.value.problems[0].source == f"{tmp_path / 'project' / '.ullage.toml'}:1"
 
 
 def test_a_project_cannot_undo_what_the_environment_tightens(tmp_path: Path) -> None:

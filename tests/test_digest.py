@@ -312,3 +312,10 @@ def test_a_value_is_kept_on_one_line(mark: str) -> None:
 def test_a_huge_output_is_read_at_its_head_and_its_tail() -> None:
     text = "first_word\n" + "filler " * 500_000 + "\nlast_word"
     assert words(text) == ["first_word", "last_word"]
+
+
+def test_a_named_value_in_a_text_inside_a_field_keeps_its_name() -> None:
+    text = "\n".join(f"{hour}:00 boat B-{hour:03} paid {hour * 7} crowns" for hour in range(20))
+    told = json.dumps({"result": f"{text}\ncode_word=KELP-3757\n{text}"})
+    found = find(Taken(role="tool", text=told, order=0, calls=(), call=("read_page", "{}")))
+    assert ("code_word", "KELP-3757") in [(name, value) for _, _, name, value in found]

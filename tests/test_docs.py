@@ -157,6 +157,8 @@ def test_the_readme_quotes_the_saved_benchmarks() -> None:
     assert f"{newest:.0%} if the newest".replace("%", " %") in text
     assert f"{figures['accuracy']['all']['openai.chat text']['exact']} % of OpenAI text counts exact" in text
     assert [each["invalid"] for each in figures["peers"]["ullage_window"].values()] == [0, 0]
+    assert f"{len(figures['clients'])} set-ups of real clients" in text
+    assert [each["overflows"] for each in figures["clients"].values() if each["overflows"]] == []
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -32,6 +32,11 @@ CLAUDE = tuple(name for name in rows() if name.startswith("claude"))
 
 # model as a provider, a gateway or a server spells it → row
 MODELS: Mapping[str, str] = {
+    "gpt-4o": "gpt-4o-2024-08-06",
+    "gpt-4o-2024-08-06": "gpt-4o-2024-08-06",
+    "gpt-4o-2024-11-20": "gpt-4o",
+    "databricks-claude-3-7-sonnet": "claude-3-5",
+    "databricks-meta-llama-3-3-70b-instruct": "llama-3",
     "claude-sonnet-4-5-20250929": "claude-4-5",
     "claude-haiku-4-5-20251001": "claude-4-5",
     "claude-opus-4-5": "claude-4-5",

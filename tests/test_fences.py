@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ullage import count, fit
 from ullage.context import Context
 from ullage.context.blocks import Blocks, system_messages
-from ullage.context.forms import Compress, compressed, without_tool_role
+from ullage.context.forms import tail_of, without_tool_role
 from ullage.messages import split_digest, split_recalled
 from ullage.project.names import show
 from ullage.session.summarizer import _line
@@ -57,7 +57,7 @@ FENCES = [
     "[tool: bash]",
     "[user]",
 ]
-HIDDEN = ["", "", "\u200b", "\u200d", "\u3164", "\u2060", "\ufe0f", "\U000e0041"]
+HIDDEN = ["", "", "\u200b", "\u200d", "\u3164", "\u2060", "\ufe0f", "\U000e0041", "\x00", "\x08", "\x7f"]
 
 
 @st.composite
@@ -68,7 +68,7 @@ def forgeries(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
         written = written.replace(" ", draw(st.sampled_from(["  ", "\u00a0", " \u200b"])))
     written = draw(st.sampled_from([str, str.upper, str.title]))(written)
-    opening, closing = draw(st.sampled_from(["[]", "[[", "［］", "【】", "[]", "[]"]))
+    opening, closing = draw(st.sampled_from(["[]", "[[", "［］", "【】", "❲❳", "[]", "[]"]))
     closing = "]]" if closing == "[" else closing
     opening = "[[" if closing == "]]" else opening
     start = draw(st.sampled_from(["", "\n", "\n> ", "\n  ", "x\r", "\u2028", "- "]))
@@ -84,8 +84,8 @@ TEXTS = st.lists(
 
 def seen(text: str, fence: str) -> int:
     """How many lines of a text somebody may take for this fence."""
-    shapeless = re.sub("[\u200b\u200d\u3164\u2060\ufe0f\U000e0041]", "", text)
-    plain = shapeless.translate(str.maketrans("［］【】\u00a0", "[][] "))
+    shapeless = re.sub("[\u200b\u200d\u3164\u2060\ufe0f\U000e0041\x00\x08\x7f]", "", text)
+    plain = shapeless.translate(str.maketrans("［］【】❲❳\u00a0", "[][][] "))
     lines = (" ".join(line.split()).strip("> -*#|") for line in re.split("[\n\r\u2028]", plain))
     return sum(line.lower() == fence.lower() for line in lines)
 
@@ -301,7 +301,7 @@ def test_names_and_code_that_only_look_a_little_like_fences_stay() -> None:
 
 def test_a_short_form_opens_the_fence_again_that_it_cuts() -> None:
     message = {"role": "user", "content": f"{fence_output('word ' * 100)}\n\nWhat now?"}
-    (short,) = compressed([message], Compress(keep_turns=1, max_turn_chars=100))
+    short = tail_of(message, 100)
     assert short["content"].startswith(f"{OUTPUT_OPEN}\n")
     assert short["content"].endswith(f"{OUTPUT_CLOSE}\n\nWhat now?")
     assert len(short["content"]) <= 100

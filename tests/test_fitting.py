@@ -468,3 +468,67 @@ def test_error_lines_are_the_first_and_last_with_a_mark() -> None:
     assert found[0] == "line 0 FAILED"
     assert found[-1] == "line 99 FAILED"
     assert len(found) == 4
+
+
+def text_agent(steps: int, output: str = "a line of the log\n" * 60) -> list[dict[str, Any]]:
+    """An agent without tool calls: actions are texts, and outputs are user messages."""
+    messages = [
+        {"role": "system", "content": "You run commands."},
+        {"role": "user", "content": "Mend the parser."},
+    ]
+    for step in range(steps):
+        messages.append({"role": "assistant", "content": f"Step {step}: I read part {step}."})
+        messages.append({"role": "user", "content": f"output {step}\n{output}"})
+    return messages
+
+
+def test_with_cut_user_the_newest_observation_is_cut_and_its_action_stays() -> None:
+    messages = text_agent(12)
+    messages[-1] = {"role": "user", "content": "output 11\n" + "a very long line\n" * 3_000 + "the end"}
+    with pytest.raises(ContextOverflowError):
+        ullage.fit(messages, limit=1_000, model="gpt-4o")
+    fitted = ullage.fit(messages, limit=1_000, model="gpt-4o", policy=FitPolicy(cut_user=True, recall=True))
+    assert fitted.count.ceiling <= 1_000
+    task, *_, action, observation = fitted.messages[1:]
+    assert task["content"].endswith("Mend the parser.")
+    assert action is messages[-2]
+    assert observation["content"].startswith("output 11\n")
+    assert observation["content"].endswith("the end")
+    assert f"tokens cut, recall {fitted.changes[-1].handle}" in observation["content"]
+
+
+def test_with_cut_user_old_observations_become_placeholders_and_their_actions_stay() -> None:
+    messages = text_agent(12)
+    fitted = ullage.fit(messages, limit=2_000, model="gpt-4o", policy=FitPolicy(cut_user=True))
+    without = ullage.fit(messages, limit=2_000, model="gpt-4o")
+    assert len(fitted.messages) == len(messages) > len(without.messages)
+    assert {change.kind for change in fitted.changes} == {"placeholder"}
+
+
+def test_with_cut_user_an_observation_is_not_quoted_as_the_users_words() -> None:
+    messages = text_agent(12, output="secret_key=QX-4417-ZULU\n" + "noise " * 300)
+    policy = FitPolicy(cut_user=True, digest_share=0.3)
+    digest = ullage.fit(messages, limit=800, model="gpt-4o", policy=policy).messages[0]["content"]
+    assert "> output(): " in digest
+    assert "> user: " not in digest
+
+
+def test_with_cut_user_an_observation_can_be_taken_back() -> None:
+    messages, policy = text_agent(4), FitPolicy(cut_user=True)
+    window, shorter = (Window(model="gpt-4o", limit=900, policy=policy) for _ in range(2))
+    for message in messages:
+        window.append(message)
+    window.retract()
+    for message in messages[:-1]:
+        shorter.append(message)
+    assert window.state.totals == shorter.state.totals
+    for each in (window, shorter):
+        each.append({"role": "user", "content": "Stop."})
+    assert window.fitted().messages == shorter.fitted().messages
+
+
+def test_with_cut_user_an_observation_with_an_image_is_not_cut() -> None:
+    messages, image = text_agent(3), {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    messages[-1] = {"role": "user", "content": [image, {"type": "text", "text": "a long line\n" * 2_000}]}
+    with pytest.raises(ContextOverflowError):
+        ullage.fit(messages, limit=3_000, model="gpt-4o", policy=FitPolicy(cut_user=True))

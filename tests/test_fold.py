@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ullage.errors import InvalidConversation
 from ullage.fitting import FitPolicy, Window, fold
 from ullage.fitting.recall import Recall
-from ullage.fitting.request import make_request
+from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.revision import renew, retract
 from ullage.fitting.series import ChangeLog, Handles, Series
 
@@ -37,7 +37,7 @@ def talk(state: FoldState, exchanges: int) -> FoldState:
 
 
 def sent(state: FoldState) -> Any:
-    fitted = make_request(state, Recall())
+    fitted = make_request(state, Recall(), LastRequest())
     return fitted.messages, fitted.count, fitted.changes, fitted.dropped
 
 

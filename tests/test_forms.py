@@ -14,13 +14,17 @@ from tests.strategies import Messages, conversations
 from tests.test_context import calls, result, say, talk
 from ullage.call_pairs import check_conversation
 from ullage.context import Compress, Context
-from ullage.context.forms import compressed, without_tool_role
+from ullage.context.forms import newest, tail_of, without_tool_role
 from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.messages import text_of
 
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
+
+
+def compressed(messages: Messages, compress: Compress) -> Messages:
+    return [tail_of(messages[place], compress.max_turn_chars) for place in newest(messages, compress)]
 
 
 # Short requests ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,12 +12,11 @@ from tests.gateway import CLAUDE, MODEL, chat, priced, serving
 from tests.llama import llama_server, needs_local
 from tests.player import Request, Script, playing, sent_json
 from ullage import count_request
-from ullage.gateway.upstream_counts import UpstreamCounts, without
+from ullage.gateway.upstream_counts import UpstreamCounts
 from ullage.gateway.upstreams import any_model_at
 from ullage.target import Target
 from ullage.tokens import Cost
 from ullage.tokens.calibration import NEUTRAL, MemoryShelf
-from ullage.tokens.request_count import Count
 
 pytestmark = pytest.mark.enable_socket
 
@@ -189,14 +187,6 @@ def test_a_refusal_raises_the_ceiling_at_once() -> None:
     assert counts.factor(target).ceiling(1_200) >= 1_500
     counts.save_all()
     assert UpstreamCounts(shelf).factor(target) == counts.factor(target)
-
-
-def test_a_count_without_its_factor_is_our_own() -> None:
-    count = Count(1_000, 1_200, exact=False, breakdown={"turns": 1_000})
-    factor = replace(NEUTRAL, scale=0.8, offset=50, ceiling_scale=0.7, ceiling_offset=300)
-    tokens, ceiling = without(factor, factor.count(count))
-    assert abs(tokens - 1_000) <= 1
-    assert abs(ceiling - 1_200) <= 2
 
 
 def test_a_request_that_its_upstream_finds_too_long_is_fitted_again() -> None:

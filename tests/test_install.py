@@ -57,7 +57,7 @@ def test_a_folder_that_is_no_environment_is_not_replaced(tmp_path: Path) -> None
     kept.write_text("mine")
     done = make("install", tmp_path)
     assert done.returncode != 0
-    assert "is no virtual environment" in done.stderr
+    assert "is not a virtual environment" in done.stderr
     assert kept.read_text() == "mine"
 
 
@@ -83,3 +83,19 @@ def test_uninstalling_removes_the_program_and_nothing_else_and_may_be_repeated(t
     assert "were not touched" in done.stdout
     again = make("uninstall", tmp_path)
     assert (again.returncode, again.stdout) == (0, f"ullage is not installed in {tmp_path}.\n")
+
+
+def test_an_interrupted_removal_can_be_repeated(tmp_path: Path) -> None:
+    home, _ = installed_in(tmp_path)
+    stopping = tmp_path / "path" / "rm"  # removes the first thing that it is given, and is then interrupted
+    stopping.parent.mkdir()
+    stopping.write_text(
+        '#!/bin/sh\n[ "$1" = -rf ] || exec /bin/rm "$@"\n/bin/rm -rf "$2"/*\nkill -INT $PPID\nexit 130\n'
+    )
+    stopping.chmod(0o755)
+    path = f"{stopping.parent}:{environment()['PATH']}"
+    assert make("uninstall", tmp_path, PATH=path).returncode != 0
+    assert home.exists()
+    done = make("uninstall", tmp_path)
+    assert "Removed" in done.stdout
+    assert not home.exists()

@@ -207,6 +207,7 @@ def test_messages_of_other_apis_are_refused_with_the_function_that_takes_them(ap
             function()
         assert caught.value.index == 0
         assert f'ullage.count_request(body, api="{api}")' in str(caught.value)
+        assert f'ullage.fit_request(body, api="{api}")' in str(caught.value)
         assert f'ullage.wire.read(body, "{api}")' in str(caught.value)
 
 
@@ -256,6 +257,7 @@ def test_what_wire_reads_of_another_api_can_be_fitted() -> None:
         ([{"role": "function", "content": "x"}], "needs name, the call that it answers"),
         ([{"choices": []}], "choices[0].message"),
         ([{"type": "human", "content": "x"}], "convert_to_openai_messages"),
+        ([{"role": "user", "content": "x", 5: "y"}], "the name of a member must be a string, not an int"),
     ],
 )
 def test_what_is_no_message_is_told_as_such(messages: Any, text: str) -> None:
@@ -276,6 +278,19 @@ def test_what_is_nested_without_end_is_refused() -> None:
             ullage.count([message])
     with pytest.raises(InvalidRequest, match="nested more than"):
         wire.read({"messages": deep}, "openai.chat")
+    with pytest.raises(ConfigurationError, match="nested more than"):
+        read_usage({"prompt_tokens": deep})
+
+
+@pytest.mark.parametrize("place", ["type", "custom", "arguments"])
+def test_a_call_with_a_member_that_never_ends_is_refused_before_it_is_copied(place: str) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    call, _ = step(1)
+    (call["tool_calls"][0]["function"] if place == "arguments" else call["tool_calls"][0])[place] = endless
+    for append in (ullage.Window(limit=100).append, ullage.Context().append):
+        with pytest.raises(InvalidConversation, match="nested more than"):
+            append(call)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +302,10 @@ def test_what_is_nested_without_end_is_refused() -> None:
         ([{"type": "function", "function": "f"}], "function must be a dict, not a str"),
         ([{"type": 5}], "a tool must be a string"),
         ([{"name": "f", "inputSchema": {}}], "an MCP tool"),
+        (
+            [{"type": "function", "function": {"name": "f", "parameters": {"properties": {1: {}}}}}],
+            "field 'tools[0]': the name of a member must be a string, not an int",
+        ),
     ],
 )
 def test_what_is_no_tool_is_told_as_such(tools: Any, text: str) -> None:

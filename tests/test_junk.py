@@ -181,6 +181,9 @@ def test_windows_and_contexts(message: Any, pin: Any, text: Any) -> None:
     tries(window.compact, text)
     tries(window.renew, message)
     tries(window.pin, text)
+    tries(window.sync, [{"role": "user", "content": "x"}, message], text)
+    tries(window.sync, text)
+    tries(window.fitted)
 
 
 @few
@@ -211,6 +214,8 @@ def test_requests(body: Any, api: str, other: Any) -> None:
     tries(ullage.count_request, body, api, "gpt-4o")
     tries(ullage.count_request, {"messages": [], "input": []}, api, other)
     tries(ullage.count_request, body, other)
+    tries(ullage.fit_request, body, api, limit=100)
+    tries(ullage.fit_request, body, api, limit=other, repair=True)
     request = tries(wire.read, body, api)
     if request is not None:
         for target in wire.APIS:

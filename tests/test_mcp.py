@@ -29,12 +29,12 @@ from ullage.mcp import (
     Connected,
     Servers,
     ServerSpec,
-    clean,
     exposed_name,
     schema_tokens,
     spec_for,
     spec_of,
 )
+from ullage.text import remove_unsafe
 from ullage.tokens.counter import counter_for
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_names_are_valid_and_two_tools_never_share_one(one: str, other: str) -> 
 
 @given(st.text(st.characters(codec=None)))
 def test_clean_text_moves_no_cursor(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = remove_unsafe(text)
     assert all(letter in "\n\t" or letter >= " " for letter in cleaned)
     assert "\x9b" not in cleaned
     cleaned.encode()
@@ -340,6 +340,8 @@ def test_a_process_that_is_killed_between_calls_is_noticed_and_can_be_connected_
 BABBLE = ServerSpec(
     name="babble", command="sh", args=("-c", "while echo ahoy; do sleep 0.05; done"), timeout=1
 )
+# Whoever waits for its time limit fails by the clock.
+FLOOD = ServerSpec(name="flood", command="yes", timeout=600)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +350,11 @@ BABBLE = ServerSpec(
         (spec("wreck", "wreck"), "its process ended", "no harbour here\n"),
         (spec("silent", "silent", 0.5), "it did not answer within 0.5 s", ""),
         (BABBLE, "lines of its standard output are not MCP", "[not MCP] ahoy\n"),
-        (ServerSpec(name="flood", command="yes"), "its standard output is not MCP", "[not MCP] y\n"),
+        (
+            ServerSpec(name="flood", command="yes", timeout=600),
+            "its standard output is not MCP",
+            "[not MCP] y\n",
+        ),
         (ServerSpec(name="missing", command="no-such-program-here"), "No such file", ""),
         (ServerSpec(name="closed", url="http://127.0.0.1:9/mcp"), "connection attempts failed", ""),
     ],
@@ -359,7 +365,7 @@ def test_a_server_that_cannot_be_connected_is_reported_in_time(
 ) -> None:
     began = time.monotonic()
     assert asyncio.run(servers.connect(wrong)) == []
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < world.PATIENCE
     reef = seen(servers, wrong.name)
     assert reef.state == "dead"
     assert why in reef.why
@@ -434,7 +440,7 @@ def test_no_server_outlives_the_program_and_nothing_is_written_over_its_screen()
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=world.PATIENCE,
+        timeout=4 * world.PATIENCE,
         check=True,
     )
     assert gone(int(done.stdout), 0.5)

@@ -148,7 +148,7 @@ def test_an_edit_that_would_break_the_request_is_refused(
     ("strategy", "reason"),
     [
         (("shrink",), f"no pass is called 'shrink'; the passes are {', '.join(STRATEGY)}"),
-        ((3,), "a pass is a name, a function or a Pass, not .*the names are cap, age"),
+        ((3,), "a pass is a name, a function or a Pass, not .*the names are cap, "),
         ((lambda _: (), "cut"), "a pass cannot be called '<lambda>'"),
         ((Pass("evict", drop_exchanges),), "already a pass or a change called 'evict'"),
         ((name_results, name_results), "already a pass or a change called 'name_results'"),

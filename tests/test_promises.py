@@ -75,6 +75,7 @@ def test_never_broken_order(messages: Messages, fraction: float, policy: dict[st
 def test_never_broken_prompt_and_question(
     messages: Messages, fraction: float, policy: dict[str, Any]
 ) -> None:
+    policy.pop("cut_user", None)  # it allows to cut the question
     fitted = fit_or_overflow(messages, limit_of(messages, fraction), policy=policy)
     for message in messages:
         if message["role"] in SYSTEM:

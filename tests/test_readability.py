@@ -10,10 +10,10 @@ import pytest
 
 import ullage
 from ullage.fitting.digest import EMPTY, Taken, absorb, write
-from ullage.fitting.facts import find
+from ullage.fitting.facts import ROWS, find
 from ullage.fitting.outputs import pairs, words
 from ullage.fitting.shorten import cut_middle
-from ullage.fitting.talk import LEAST, information
+from ullage.fitting.talk import LEAST, information, read_speech, sentences
 from ullage.messages import split_digest
 
 SUBJECTS = ["worker", "queue", "shard", "cache", "socket", "ledger", "parser", "branch", "index", "batch"]
@@ -284,3 +284,50 @@ def test_a_word_that_a_kept_sentence_has_is_not_listed_again() -> None:
     messages = [Taken("assistant", "Let me edit 287:295 of the parser now.", 1)]
     block, _ = write(absorb(EMPTY, messages), 400, tokens)
     assert block.count("287:295") == 1
+
+
+@pytest.mark.parametrize("text", [str(RECORDS[0]), str(RECORDS), json.dumps([str(RECORDS[0])])])
+def test_a_dict_as_python_prints_it_keeps_the_names_of_its_fields(text: str) -> None:
+    found = {(name, value) for _, _, name, value in find(Taken("tool", text, 1))}
+    assert {(name, str(value)) for name, value in RECORDS[0].items() if name.endswith("id")} <= found
+
+
+@pytest.mark.parametrize(
+    "text", ["{'a': 1" + "[" * 5_000, "['\\d', 1]", "{'a': " * 300 + "}" * 300, "['a', b]"]
+)
+def test_a_text_that_only_begins_like_a_dict_is_read_as_plain_text(text: str) -> None:
+    assert all(value for _, _, _, value in find(Taken("tool", text, 1)))
+
+
+def test_a_listing_of_many_rows_leaves_its_first_rows() -> None:
+    rows = json.dumps([{"flight": f"HAT{number:03}"} for number in range(60)])
+    found = [value for _, _, _, value in find(Taken("tool", rows, 1))]
+    assert found == [f"HAT{number:03}" for number in range(ROWS)]
+
+
+def test_sizes_and_durations_without_a_name_are_left_out() -> None:
+    text = "built in 119ms, 12.5s in all, 106625 bytes, 64MB, order 98421733 " + "and so on " * 30
+    assert [value for _, _, _, value in find(Taken("tool", text, 1))] == ["98421733"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("src/cask/fold.ts:import", "src/cask/fold.ts"),
+        ("src/cask/fold.py:12", "src/cask/fold.py:12"),
+        ("tests/test_a.py::test_b", "tests/test_a.py::test_b"),
+        (".toLowerCase", None),
+        (".gitignore_global", ".gitignore_global"),
+    ],
+)
+def test_the_output_of_a_search_leaves_whole_names(text: str, kept: str | None) -> None:
+    assert words(text) == ([kept] if kept else [])
+
+
+def test_marks_of_headings_and_lists_are_no_part_of_a_sentence() -> None:
+    text = "#### 1. **Agent events** are handled twice.\n- The second item.\n2. Go on there."
+    assert sentences(text) == ["**Agent events** are handled twice.", "The second item.", "Go on there."]
+
+
+def test_a_speaker_is_known_by_the_name_before_two_blanks() -> None:
+    assert read_speech("James:  The dog is called Ned since March.")[0].speaker == "James"

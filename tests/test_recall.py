@@ -67,6 +67,33 @@ def test_a_question_that_nothing_bears_on_brings_back_nothing(question: str) -> 
     assert fitted.recalled == ()
 
 
+@pytest.mark.parametrize(
+    "thanks", ["Thank you so much for the lighthouse!", "Great, the keeper!", "Okay, compass."]
+)
+def test_a_courtesy_brings_back_nothing(thanks: str) -> None:
+    fitted = fit([*talk({2: FACT}), asked(thanks)])
+    assert fitted.messages[-1]["content"] == thanks
+    assert not fitted.recalled
+
+
+def test_a_question_behind_a_courtesy_is_still_asked() -> None:
+    assert FACT in fit([*talk({2: FACT}), asked(f"Thanks! {QUESTION}")]).messages[-1]["content"]
+
+
+def test_the_task_is_not_quoted_because_it_stands_in_the_digest() -> None:
+    fitted = fit([*talk({0: FACT}), asked()])
+    assert FACT in fitted.messages[0]["content"]
+    assert FACT not in fitted.messages[-1]["content"]
+    assert 1 not in fitted.recalled
+
+
+def test_the_message_beside_a_hit_is_quoted_with_it() -> None:
+    messages = talk({2: "Where did you find the astrolabe?"})
+    messages[6] = {"role": "assistant", "content": "Between two dusty crates in the attic."}
+    block, _ = split_recalled(fit([*messages, asked("Tell me about the astrolabe.")]).messages[-1]["content"])
+    assert "dusty crates" in block
+
+
 def test_nothing_is_recalled_if_recall_is_off_or_nothing_was_taken_out() -> None:
     messages = [*talk({2: FACT}), asked()]
     assert fit(messages, recall_share=0).messages[-1] == asked()

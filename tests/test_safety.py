@@ -315,12 +315,14 @@ OVERWRITING = {
     """,
     "writes": """
         cp a new ¦ cp b sub ¦ cp -n a b ¦ mv b sub ¦ mv -t sub b ¦ echo x | tee -a b ¦ tee new ¦ sort -o new a
-        tar czf new.tgz a ¦ tar rf x.tar b ¦ tar xf x.tar
+        tar czf new.tgz a ¦ tar rf x.tar b
         cp a empty ¦ date > empty ¦ date >> b ¦ cd sub && cp a new
         cp -r sub other ¦ sed -i.old s/m/n/ a ¦ sed -i s/m/n/ new ¦ git checkout topic ¦ touch a
     """,
     "sends": "rsync a host:b ¦ curl -o new https://example.org",
-    "unknown": "cd $X && date > new ¦ cp *.txt sub ¦ cp a $X ¦ ls | xargs cp -t sub ¦ cd - && cp a new",
+    "unknown": """
+        cd $X && date > new ¦ cp *.txt sub ¦ cp a $X ¦ ls | xargs cp -t sub ¦ cd - && cp a new ¦ tar xf x.tar
+    """,
 }
 
 

@@ -539,6 +539,7 @@ def llama() -> AsyncIterator[str]:
         yield running.url  # type: ignore[misc]
 
 
+@pytest.mark.timeout(1_800)  # a model computes here, maybe beside many others
 def test_decisions_agree_with_what_a_real_server_charges(llama: str) -> None:
     limit = 600
 

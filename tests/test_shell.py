@@ -19,7 +19,7 @@ import pytest
 
 from tests import world
 from tests.llama import needs_local
-from tests.player import Player, Request, Script, answered, playing, sent_json
+from tests.player import Player, Request, Script, answered, playing, sent_json, streamed
 from tests.terminal import CTRL_C, CTRL_D, PROGRAM, Terminal, opened
 from ullage import store
 from ullage.context import Context
@@ -418,6 +418,32 @@ def test_tools_of_a_server_that_has_ended_are_no_longer_sent(tmp_path: Path) -> 
         assert "The MCP server harbour has ended" in terminal.do("?how many")
         sent = player.requests[-1].json()["tools"]
         assert not any(tool["function"]["name"].startswith("harbour__") for tool in sent)
+
+
+CALLS_TIDE = [
+    {"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "type": "function"}]},
+    {"tool_calls": [{"index": 0, "function": {"name": "harbour__tide", "arguments": '{"port": "Brest"}'}}]},
+]
+
+
+def play_tide(request: Request) -> Script:
+    if not request.path.endswith("/chat/completions"):
+        return sent_json({"error": {"message": "not found"}}, 404)
+    if request.json()["messages"][-1]["role"] == "tool":
+        return Script(body=answered(TALK))
+    return Script(body=streamed(CALLS_TIDE, "tool_calls"))
+
+
+def test_a_tool_that_calls_itself_read_only_is_said_to_and_asks_all_the_same(tmp_path: Path) -> None:
+    server = Path(__file__).with_name("harbour_server.py")
+    with playing(play_tide) as player, shell(tmp_path, player) as terminal:
+        terminal.do(f":mcp connect harbour {sys.executable} {server} stdio")
+        terminal.type("?how high is the tide")
+        asking = terminal.wait("[n] do not call it")
+        assert "The server says that harbour__tide changes nothing" in asking
+        terminal.press("y")
+        assert "Seven" in terminal.done()
+    assert player.requests[-1].json()["messages"][-1]["content"] == "Brest: 3 m"
 
 
 def children_of(pid: int) -> list[int]:

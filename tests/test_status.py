@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from ullage.errors import ConfigurationError
 from ullage.shell.status import (
-    DEFAULT,
     VARIABLES,
     Figure,
     check,
@@ -25,6 +24,7 @@ from ullage.shell.status import (
     tokens,
 )
 
+LONG = "{model} · {ctx_used}/{ctx_max} {ctx_percent} · {session_cost} · {cwd} {git}"
 VALUES = {
     "model": "gpt-4o",
     "ctx_used": Figure(12_345, estimate=True),
@@ -38,31 +38,31 @@ VALUES = {
 
 
 def test_a_template_is_filled_and_estimates_are_marked() -> None:
-    assert render(DEFAULT, VALUES) == "gpt-4o · ~12.3k/128k ~10% · ~$1.50 · /srv/boats main"
+    assert render(LONG, VALUES) == "gpt-4o · ~12.3k/128k ~10% · ~$1.50 · /srv/boats main"
 
 
-def test_an_unknown_cost_is_a_question_mark_and_never_zero() -> None:
+def test_an_unknown_cost_is_said_to_have_no_price_and_is_never_zero() -> None:
     for unknown in (None, Figure(None), Figure(None, estimate=True)):
-        assert render("{model} {cost}", {**VALUES, "cost": unknown}) == "gpt-4o ?"
+        assert render("{model} {cost}", {**VALUES, "cost": unknown}) == "gpt-4o no price"
     assert render("{cost}", {"cost": 0}) == "$0"
 
 
 @pytest.mark.parametrize(
     ("template", "missing", "line"),
     [
-        (DEFAULT, "git", "gpt-4o · ~12.3k/128k ~10% · ~$1.50 · /srv/boats"),
-        (DEFAULT, "cwd git", "gpt-4o · ~12.3k/128k ~10% · ~$1.50"),
-        (DEFAULT, "model", "~12.3k/128k ~10% · ~$1.50 · /srv/boats main"),
-        (DEFAULT, "ctx_used ctx_max ctx_percent", "gpt-4o · ~$1.50 · /srv/boats main"),
-        (DEFAULT, "ctx_max", "gpt-4o · ~12.3k ~10% · ~$1.50 · /srv/boats main"),
-        (DEFAULT, "ctx_used", "gpt-4o · 128k ~10% · ~$1.50 · /srv/boats main"),
+        (LONG, "git", "gpt-4o · ~12.3k/128k ~10% · ~$1.50 · /srv/boats"),
+        (LONG, "cwd git", "gpt-4o · ~12.3k/128k ~10% · ~$1.50"),
+        (LONG, "model", "~12.3k/128k ~10% · ~$1.50 · /srv/boats main"),
+        (LONG, "ctx_used ctx_max ctx_percent", "gpt-4o · ~$1.50 · /srv/boats main"),
+        (LONG, "ctx_max", "gpt-4o · ~12.3k ~10% · ~$1.50 · /srv/boats main"),
+        (LONG, "ctx_used", "gpt-4o · 128k ~10% · ~$1.50 · /srv/boats main"),
         ("{model} on {git} | {cwd}", "git", "gpt-4o | /srv/boats"),
         ("[{git}] {cwd} ({cost})", "git cost", "/srv/boats"),
         ("{ctx_used} tokens | {git}", "git", "~12.3k tokens"),
         ("{ctx_used} tokens | {git}", "ctx_used", "main"),
         ("ullage | {git}", "git", "ullage"),
         ("{{{model}}}", "", "{gpt-4o}"),
-        (DEFAULT, " ".join(VALUES), ""),
+        (LONG, " ".join(VALUES), ""),
     ],
 )
 def test_what_is_missing_takes_its_separators_with_it(template: str, missing: str, line: str) -> None:

@@ -395,7 +395,7 @@ def test_an_empty_file_is_a_new_store(file: Path) -> None:
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="is no file"):
+    with pytest.raises(StoreError, match="is not a file"):
         store.open(tmp_path)
 
 

@@ -29,6 +29,11 @@ TOOLS = [
 QUESTION = {"role": "user", "content": "When can the Heron leave Skagen?"}
 
 
+def test_the_name_without_a_date_has_the_ceiling_of_the_version_that_it_means() -> None:
+    short, dated = (Target(model=model, api="openai.responses") for model in ("gpt-4o", MODEL))
+    assert ullage.count([QUESTION], short, TOOLS).ceiling == ullage.count([QUESTION], dated, TOOLS).ceiling
+
+
 def test_a_window_counts_by_the_rule_of_its_api() -> None:
     body = {
         "model": MODEL,

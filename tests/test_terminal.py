@@ -688,7 +688,9 @@ def typing(shell: Shell, line: str, *keys: str) -> str:
 
 
 GO = "echo go; sleep 0.5"
-UNSEEN = "stty -echo; echo go; sleep 0.5"
+COME = "until read -t 0; do sleep 0.05; done"
+"""Waits until a line, or in raw mode a key, is there to be read."""
+UNSEEN = f"stty -echo; echo go; {COME}"
 
 
 @pytest.mark.parametrize(
@@ -710,11 +712,11 @@ UNSEEN = "stty -echo; echo go; sleep 0.5"
         (UNSEEN, ["hunter2\r"], ""),
         (f"{GO}; stty -echo", ["hunter2\r"], ""),
         (f"{UNSEEN}; stty echo", ["hunter2\r"], ""),
-        (f"{UNSEEN}; stty echo; {GO}", ["hunt", "er2\r"], ""),
+        (f"stty -echo; {GO}; stty echo; {GO}", ["hunt", "er2\r"], ""),
         (f"{UNSEEN}; stty echo; {GO}", ["hunter2\r", "ls\r"], ""),
         (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\r", "ls\r"], "ls\n"),
         (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\rhun", "ter2\r"], ""),
-        (f"stty raw -echo; printf 'go\\r\\n'; sleep 0.3; stty sane; {GO}", ["hunter2", "ls\r"], ""),
+        (f"stty raw -echo; printf 'go\\r\\n'; {COME}; stty sane; {GO}", ["hunter2", "ls\r"], ""),
         (
             f"stty raw -echo; printf 'go\\r\\n'; head -c 2 >/dev/null; stty sane; sleep 0.1; {GO}",
             ["ZZ", "ls\r"],

@@ -166,11 +166,11 @@ def test_what_is_no_message_is_named_with_its_place() -> None:
     ("model", "name"),
     [
         ("gpt-4o-mini-2024-07-18", "gpt-4o-mini"),
-        ("GPT-4o", "gpt-4o"),
+        ("GPT-4o", "gpt-4o-2024-08-06"),
         ("gpt-next", "gpt-4o"),
         ("openai/gpt-4.1", "gpt-4o"),
         ("openrouter/openai/gpt-5", "gpt-5"),
-        ("ft:gpt-4o:acme::1", "gpt-4o"),
+        ("ft:gpt-4o:acme::1", "gpt-4o-2024-08-06"),
         ("openai.gpt-5.5", "gpt-5-4"),
         ("us.anthropic.claude-3-5-haiku-20241022-v1:0", "claude-3-5-haiku"),
         ("mistralai/mixtral-8x7b-instruct", "mistral-v1"),

@@ -34,6 +34,8 @@ KEPT = frozenset(
         "ULLAGE_EXITS",
         "ULLAGE_KILLS",
         "ULLAGE_REQUESTS",
+        "ULLAGE_SOAK_MINUTES",
+        "ULLAGE_STREAMS",
     }
 )
 """The inherited variables that tests may see: where programs, temporary files and recorded data are, and how

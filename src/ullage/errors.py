@@ -4,7 +4,8 @@ UllageError
 ├── InvalidConversation (ValueError)     messages that no strict API accepts
 ├── InvalidRequest (ValueError)          a request body that its own API does not accept
 ├── ConfigurationError (ValueError)      an invalid option, model or budget
-│   └── MissingExtra                     an optional package that is not installed
+│   ├── MissingExtra                     an optional package that is not installed
+│   └── MissingHost (ImportError)        a program that an integration is for is not installed
 ├── ContextOverflowError                 the required messages do not fit
 ├── BudgetExceeded                       a call could cost more than a cap leaves
 ├── RateLimited                          a key has made its requests of this minute
@@ -88,6 +89,18 @@ class MissingExtra(ConfigurationError):  # noqa: N818 - the same form
         """The command that installs them."""
         what = "the package" if len(self.modules) == 1 else "the packages"
         super().__init__(f"{purpose} {what} {', '.join(self.modules)}. Install with: {self.command}")
+
+
+class MissingHost(ConfigurationError, ImportError):  # noqa: N818 - the same form
+    """The program that an integration is for is not installed, or is too old."""
+
+    def __init__(self, host: str, package: str, reason: str) -> None:
+        self.host = host
+        self.command = f"pip install '{package}'"
+        """The command that installs it."""
+        super().__init__(
+            f"The integration for {host} cannot import it ({reason}). Install with: {self.command}"
+        )
 
 
 REMEDIES: Mapping[str, str] = {
@@ -221,8 +234,8 @@ class KeyRefused(UllageError):  # noqa: N818 - the same form
         self.model = model
         self.allowed = tuple(allowed)
         """Patterns of the models that the key may use, if the model is the reason."""
-        told = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
-        super().__init__(f"{told}.")
+        sentence = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
+        super().__init__(f"{sentence}.")
 
 
 class Conflict(UllageError):  # noqa: N818 - the same form

@@ -15,7 +15,7 @@ from ullage.errors import MissingExtra
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ExtraName = Literal["client", "shell", "gateway", "local", "mcp", "postgres", "batch", "ray"]
+ExtraName = Literal["client", "shell", "gateway", "local", "mcp", "postgres", "otel", "batch", "ray"]
 
 
 class Extra(NamedTuple):
@@ -47,6 +47,10 @@ EXTRAS: Mapping[ExtraName, Extra] = {
     "local": Extra("The embedded model needs", ("xllamacpp", "platformdirs")),
     "mcp": Extra("MCP servers need", ("mcp",)),
     "postgres": Extra("A store in PostgreSQL needs", ("psycopg",)),
+    "otel": Extra(
+        "OpenTelemetry needs",
+        ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    ),
     "batch": Extra("Parquet files need", ("pyarrow",)),
     "ray": Extra("The engine ray needs", ("ray", "pyarrow")),
 }
@@ -67,4 +71,7 @@ def is_there(module: str) -> bool:
     """Returns True if a module can be imported, without importing it."""
     if module in sys.modules:
         return sys.modules[module] is not None
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that contains it
+        return False

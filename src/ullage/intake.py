@@ -33,18 +33,25 @@ _SPEAKERS = SYSTEM_ROLES | {"user", "assistant"}
 # Objects of other types ------------------------------------------------------------------------------
 
 
+class NotPlain(ValueError):  # noqa: N818 - callers make it an error of their own, with the place
+    """A value that no JSON can hold: its message is the reason."""
+
+
 def plain(value: Any, levels: int = DEEPEST) -> Any:
     """Returns a value as dicts, lists and leaves: dumps SDK objects, converts other Mappings to dicts.
 
-    A value that is plain already is returned unchanged. Raises RecursionError if the value is nested too
-    deeply.
+    A value that is plain already is returned unchanged. Raises NotPlain if the value is nested too deeply, or
+    if the name of a member is not a string.
     """
     kind = value.__class__
     if kind in _LEAVES:
         return value
     if levels <= 0:
-        raise RecursionError(f"nested more than {DEEPEST} levels deep")
+        raise NotPlain(f"nested more than {DEEPEST} levels deep")
     if kind is dict:
+        for name in value:
+            if not isinstance(name, str):
+                raise NotPlain(f"the name of a member must be a string, not {kind_of(name)}")
         made = {key: plain(each, levels - 1) for key, each in value.items() if each.__class__ not in _LEAVES}
         is_same = all(each is value[key] for key, each in made.items())
         return value if is_same else {**value, **made}
@@ -164,7 +171,7 @@ def read_message(given: Any, index: int) -> Message:
         return given
     try:
         message = plain(given)
-    except RecursionError as error:
+    except NotPlain as error:
         raise InvalidConversation(str(error), index=index) from None
     if not isinstance(message, dict):
         raise InvalidConversation(f"a message must be a dict, not {kind_of(given)}", index=index)
@@ -191,10 +198,12 @@ def _are_common(calls: Any) -> bool:
     if calls.__class__ is not list or not calls:
         return False
     for call in calls:
-        function = call.get("function") if call.__class__ is dict else None
+        function = call.get("function") if call.__class__ is dict and len(call) == 3 else None
         if (
             function.__class__ is not dict
+            or len(function) != 2  # more members may hold anything
             or call.get("id").__class__ is not str
+            or call.get("type").__class__ is not str
             or function.get("name").__class__ is not str
             or function.get("arguments").__class__ is not str
         ):
@@ -375,7 +384,8 @@ def _other_api_error(api: str, index: int, field: str) -> InvalidConversation:
     """Returns the error that names the other API and the functions that accept its format."""
     return InvalidConversation(
         f"this is {OTHERS[api]}; this function only accepts messages of OpenAI's chat API. "
-        f'Count the whole request with ullage.count_request(body, api="{api}"), or read it with '
+        f'Count the whole request with ullage.count_request(body, api="{api}"), fit it with '
+        f'ullage.fit_request(body, api="{api}"), or read it with '
         f'ullage.wire.read(body, "{api}") and pass the messages of the result',
         index=index,
         field=field,
@@ -396,7 +406,7 @@ def _read_tool(given: object, index: int) -> Tool:
     place = f"tools[{index}]"
     try:
         tool = plain(given)
-    except RecursionError as error:
+    except NotPlain as error:
         raise InvalidConversation(str(error), field=place) from None
     if not isinstance(tool, dict):
         raise InvalidConversation(f"a tool must be a dict, not {kind_of(given)}", field=place)

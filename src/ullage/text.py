@@ -1,10 +1,11 @@
-"""Makes foreign text harmless: it cannot open or close a fence or hide characters. No other module does this.
+"""Makes foreign text harmless: it cannot open or close a fence, hide characters or steer a terminal.
 
 A request quotes texts of other authors: outputs of commands, results of tools, file names, summaries. Each
 one is inside a fence, and a fence is a line in square brackets. `disarm` turns the brackets of every such
 line inside a foreign text into parentheses, so that only the request's own fences are left. `show_hidden`
-writes invisible characters as escapes, for a person who is about to approve a text. `printable` replaces each
-character that a terminal would obey with a blank.
+writes invisible characters as escapes, for a person who is about to approve a text. Before a terminal shows a
+text, `mark_unsafe` replaces each unsafe character by a sign, `remove_unsafe` removes it, and `printable` and
+`one_line` replace it by a blank.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ RESULT = "[result]"
 """Line between a call and its result if both are written as text."""
 
 _HIDDEN = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Invisible characters: joiners, fillers, text directions, variation selectors, tags."""
-_BRACKETS = "［【〔⟦"
-"""Characters that look like `[`."""
+"""Invisible characters: controls, joiners, fillers, text directions, variation selectors, tags."""
+_BRACKETS, _CLOSING = "［【〔⟦〚❲⁅﹝", "］】〕⟧〛❳⁆﹞"
+"""Characters that look like `[` and like `]`."""
 _SHAPELESS = re.compile(f"[{_HIDDEN}]")
 _BLANKS = re.compile(" {9,}")
 _EDGE = re.compile(r"^\[(end of )?exec output\]$", re.MULTILINE)
@@ -68,7 +70,7 @@ class FenceKind(NamedTuple):
 @cache
 def _pattern(kind: FenceKind) -> re.Pattern[str]:
     words = "|".join(kind.words)
-    return re.compile(rf"{kind.start}[\[{_BRACKETS}](?P<words>(?i:{words}))[\]］】〕⟧]{kind.end}")
+    return re.compile(rf"{kind.start}[\[{_BRACKETS}](?P<words>(?i:{words}))[\]{_CLOSING}]{kind.end}")
 
 
 def _bare(*fences: str) -> tuple[str, ...]:
@@ -179,6 +181,39 @@ def _is_seen(character: str) -> bool:
     return character.isprintable() and not _SHAPELESS.match(character)
 
 
+# Terminals ----------------------------------------------------------------------------------------------
+
+# Control characters, line separators, characters that reorder or hide text, and lone surrogates. The joiners
+# that some scripts and emoji need (U+200C, U+200D) are allowed, and so are tabs and line ends.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+
+
+def mark_unsafe(text: str) -> str:
+    """Replaces each character that moves the cursor, rings the bell or hides text by a visible sign."""
+    return _UNSAFE.sub(_sign, text)
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else "�"
+
+
+def remove_unsafe(text: str) -> str:
+    """Removes terminal escapes, and each character that moves the cursor, rings the bell or hides text."""
+    return _UNSAFE.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
 def printable(text: str) -> str:
-    """Text with a blank for each control character, so that it moves no cursor and rings no bell."""
+    """Replaces each character that cannot be printed by a blank; line ends are among them."""
     return "".join(each if each.isprintable() else " " for each in text)
+
+
+def one_line(text: str) -> str:
+    """Returns the text on one line: no control characters, and single blanks between the words."""
+    return " ".join(printable(text).split())

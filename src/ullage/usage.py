@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.categories import MAIN
 from ullage.errors import ConfigurationError
-from ullage.intake import checked_text, kind_of, plain, whole_number
+from ullage.intake import NotPlain, checked_text, kind_of, plain, whole_number
 from ullage.wire import usage_counts
 from ullage.wire.api import MOST_TOKENS
 
@@ -108,7 +108,10 @@ def read_usage(reported: Any, api: ApiName | None = None) -> Usage:
     if reported is None:
         return Usage()
     if not isinstance(reported, Usage):
-        reported = plain(reported)
+        try:
+            reported = plain(reported)
+        except NotPlain as error:
+            raise ConfigurationError(f"usage must be the object that a provider returns: {error}") from None
         if not isinstance(reported, Mapping):
             raise ConfigurationError(
                 f"usage must be the object that a provider returns, not {kind_of(reported)}"

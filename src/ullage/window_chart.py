@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ullage.text import printable
+from ullage.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -72,11 +72,6 @@ def put(out: Console, *shown: RenderableType) -> None:
     with out.capture() as captured:
         out.print(*shown)
     out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
-
-
-def clean(text: str) -> str:
-    """Returns the text with single blanks between its words and without control characters."""
-    return " ".join(printable(text).split())
 
 
 def short(text: str, width: int) -> str:
@@ -176,12 +171,12 @@ def draw_hit(
     from ullage.context.excerpt import find_words, take_excerpt  # noqa: PLC0415 - only a search needs it
 
     origin = "".join(
-        f"  {clean(each)}" for each in (hit.role, hit.date, hit.session if session else "") if each
+        f"  {one_line(each)}" for each in (hit.role, hit.date, hit.session if session else "") if each
     )
     head = Text(hit.handle[:handle], style="bold cyan", no_wrap=True)
     yield head.append(short(origin, max(8, width - handle)), style="not bold dim")
     yield from _draw_beside("before", hit.before, width)
-    lines = map(clean, take_excerpt(hit.text, sought, HIT_CHARS, len).splitlines())
+    lines = map(one_line, take_excerpt(hit.text, sought, HIT_CHARS, len).splitlines())
     shown = Text("\n".join(filter(None, lines)))
     for begin, end in find_words(shown.plain, sought):
         shown.stylize("bold", begin, end)
@@ -190,8 +185,8 @@ def draw_hit(
 
 
 def _draw_beside(where: str, said: Said | None, width: int) -> Iterator[Text]:
-    if said is not None and (text := clean(said.text)):
-        yield Text(short(f"  {where}, {clean(said.role)}: {text}", width), style="dim", no_wrap=True)
+    if said is not None and (text := one_line(said.text)):
+        yield Text(short(f"  {where}, {one_line(said.role)}: {text}", width), style="dim", no_wrap=True)
 
 
 def tell_apart(handles: Collection[str], least: int) -> int:

@@ -53,7 +53,7 @@ class CountKey(NamedTuple):
 class Question(NamedTuple):
     """A text or a request to count, and the routes to try."""
 
-    place: CountKey
+    key: CountKey
     routes: Sequence[CountRoute]
     what: Any
     """A text or an Ask."""
@@ -100,40 +100,40 @@ class EndpointCounter:
         routes = text_routes(endpoint) if kind is None else tuple(filter(None, [TEXT_ROUTES.get(kind)]))
         # Even a vocabulary of single bytes, which splits characters, has fewer tokens.
         question = Question(
-            _place(endpoint, kind or "text"), routes, text, 4 * size + 16, only_mismatches=True
+            _count_key(endpoint, kind or "text"), routes, text, 4 * size + 16, only_mismatches=True
         )
         return await self._counted(endpoint, transport, question)
 
     def tokenize_supported(self, endpoint: Endpoint, *, kind: str | None = "llama.cpp") -> bool | None:
         """Returns True if the endpoint counts texts; None if it was not asked yet."""
-        place = _place(endpoint, kind or "text")
-        return self._found[place] is not None if place in self._found else None
+        key = _count_key(endpoint, kind or "text")
+        return self._found[key] is not None if key in self._found else None
 
     def texts_of(self, endpoint: Endpoint) -> TextCounts:
         """Returns the counts that this endpoint has made in this session."""
-        return self._texts.setdefault(_place(endpoint, "text"), TextCounts())
+        return self._texts.setdefault(_count_key(endpoint, "text"), TextCounts())
 
     async def count_of(self, endpoint: Endpoint, transport: Transport, ask: Ask) -> int | None:
         """Returns the tokens of the whole request as its server counts them, or None. Never raises."""
         if not ask.messages:
             return None
-        question = Question(_place(endpoint, "request"), request_routes(endpoint), ask, MOST)
+        question = Question(_count_key(endpoint, "request"), request_routes(endpoint), ask, MOST)
         return await self._counted(endpoint, transport, question)
 
     async def _counted(self, endpoint: Endpoint, transport: Transport, question: Question) -> int | None:
-        place = question.place
-        if not self.use_endpoint or not place.address or not question.routes:
+        key = question.key
+        if not self.use_endpoint or not key.address or not question.routes:
             return None
-        if place not in self._found:
+        if key not in self._found:
             # While the first caller asks, others wait for its answer and then use the route that it found.
-            key = (place, asyncio.get_running_loop())
-            async with self._probing.setdefault(key, asyncio.Lock()):
-                if place not in self._found:
+            pending = (key, asyncio.get_running_loop())
+            async with self._probing.setdefault(pending, asyncio.Lock()):
+                if key not in self._found:
                     counted = await self._probed(endpoint, transport, question)
-                    if place in self._found:  # no one needs the lock any more
-                        self._probing.pop(key, None)
+                    if key in self._found:  # no one needs the lock any more
+                        self._probing.pop(pending, None)
                     return counted
-        route = self._found[place]
+        route = self._found[key]
         if route is None:
             return None
         return await self._probed(endpoint, transport, question._replace(routes=(route,)))
@@ -153,7 +153,7 @@ class EndpointCounter:
                     asked = True
                     if _is_count(tokens, question.most):
                         # An answer from before a failure of the server does not make the server usable again.
-                        self._found.setdefault(question.place, route)
+                        self._found.setdefault(question.key, route)
                         return int(tokens)
                     if status in GONE or (question.only_mismatches and status not in MISMATCHES):
                         break
@@ -162,7 +162,7 @@ class EndpointCounter:
         except TimeoutError:
             asked = True
         if asked:
-            self._found[question.place] = None
+            self._found[question.key] = None
         return None
 
     def _estimated(self, model: str, text: str) -> int:
@@ -199,7 +199,7 @@ def _is_count(value: Any, most: int) -> bool:
     return value.__class__ is int and 0 < value <= most
 
 
-def _place(endpoint: Endpoint, what: str) -> CountKey:
+def _count_key(endpoint: Endpoint, what: str) -> CountKey:
     return CountKey(root(endpoint.url), endpoint.model, what)
 
 

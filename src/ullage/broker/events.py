@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from ullage.usage import Usage
+
+Reason: TypeAlias = Literal["stop", "length", "tool_calls", "refused", "other"]
+"""A normal end; the output limit; open tool calls; a filter or a refusal; any other reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,10 @@ class Used:
 class Finished:
     """The end of the answer."""
 
-    reason: str
-    """One of `REASONS`."""
+    reason: Reason
     detail: str = ""
     """The provider's own word for the reason, if it says more."""
 
-
-REASONS = ("stop", "length", "tool_calls", "refused", "other")
-"""The reasons: a normal end; the output limit; open tool calls; a filter or a refusal; any other reason."""
 
 Event: TypeAlias = Text | Reasoning | ToolCall | Used | Finished
 """An event of a stream: texts, reasonings and calls, usually one Used, and one Finished at the end."""

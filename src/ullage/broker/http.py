@@ -11,6 +11,7 @@ import asyncio
 import re
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 MOST_JSON = 8 * 1024 * 1024
 """Most bytes of an answer that is read as one value."""
@@ -43,6 +44,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
+@lru_cache(maxsize=1024)
 def address(url: str) -> str:
     """Returns the scheme, host and port of an address, which may be shown anywhere."""
     try:
@@ -193,7 +195,7 @@ class Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: Any = None, timeout: float = 2.0
     ) -> tuple[int, Any]:
         """Returns the status and the JSON value of a small answer within the time; None if it is not JSON."""
-        # The time is for the whole answer. A gap in it must not be reported instead if both end together.
+        # `timeout` limits the whole answer. The limit of a gap is longer, so that it does not end first.
         waits = Timeouts(connect=timeout, first=timeout, between=timeout + 1.0)
         content = b""
         late = False
@@ -242,11 +244,7 @@ class Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> dict[str, Any]:
         """Returns the checked arguments for aiohttp; an error names the problem without a secret."""
-        try:
-            from aiohttp import ClientTimeout  # noqa: PLC0415 - only who sends needs the client
-        except ImportError:
-            require("client", "aiohttp")
-            raise
+        waits = _connect_within(min(timeouts.connect, LONGEST))
         target, userinfo = _checked(url)
         sent = {name: value.strip(" \t") for name, value in headers.items()}
         for name, value in sent.items():
@@ -270,7 +268,6 @@ class Transport:
             request |= {"proxy": proxy.url, "proxy_headers": proxy.headers}
             if target.startswith("http:"):  # without a tunnel, the proxy's headers go with the request
                 sent |= proxy.headers
-        waits = ClientTimeout(total=None, connect=min(timeouts.connect, LONGEST))
         return request | {"url": target, "timeout": waits, "allow_redirects": False}
 
     async def _head(
@@ -345,6 +342,7 @@ async def _lifetime(roots: bytes) -> AsyncGenerator[ClientSession, None]:
         await session.close()
 
 
+@lru_cache(maxsize=1024)
 def _checked(url: str) -> tuple[str, str]:
     """Returns a valid address without name and password, and the name and password separately."""
     problem = f"{address(url)} is not a valid address: use one such as https://api.example.com/v1"
@@ -393,6 +391,18 @@ def stalled(place: str, seconds: float, *, first: bool, sent: bool = False) -> P
     return ProviderError(text, code="timeout", may_retry=True, sent=sent)
 
 
+@lru_cache(maxsize=64)
+def _connect_within(seconds: float) -> ClientTimeout:
+    """Returns the time limit for a connection, as aiohttp takes it."""
+    try:
+        from aiohttp import ClientTimeout  # noqa: PLC0415 - only who sends needs the client
+    except ImportError:
+        require("client", "aiohttp")
+        raise
+    return ClientTimeout(total=None, connect=seconds)
+
+
+@cache
 def _client_errors() -> tuple[type[Exception], ...]:
     from aiohttp import ClientError  # noqa: PLC0415 - only who sends needs the client
 

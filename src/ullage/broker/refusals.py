@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ullage.broker.retry import may_retry, told_wait
+from ullage.broker.retry import may_retry, requested_wait
 from ullage.errors import ContextOverflowError, ProviderError
+from ullage.text import one_line
 from ullage.wire.api import MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def refusal(
         status=status,
         code=code,
         may_retry=may_retry(status, code, headers),
-        retry_after=told_wait(headers or {}, time.time()),
+        retry_after=requested_wait(headers or {}, time.time()),
     )
 
 
@@ -137,13 +138,19 @@ def clean(text: str, key: Key | None = None, most: int = MOST_TEXT) -> str:
     # Keys are removed before the text is cut: a key that is cut in two would not be recognised.
     if key is not None and key.reveal():
         text = text.replace(key.reveal(), "[key]")
-    text = _SECRETS.sub("[key]", text)[: 8 * most]
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    text = one_line(hide_keys(text)[: 8 * most])
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def hide_keys(text: str) -> str:
+    """Returns a text in which `[key]` stands for anything like a key."""
+    return _SECRETS.sub("[key]", text)
 
 
 _SECRETS = re.compile(
     r"\bBearer\s+[^\s\"',]{6,}|\b(?:sk|pk|rk|gsk|xai|hf|r8|fw|pplx|nvapi)[-_][\w.*-]{6,}|\bAIza[\w*-]{6,}"
+    r"|\b(?:ghp|gho|github_pat|glpat|xox[abp])[-_][\w-]{6,}|\bAKIA[A-Z0-9]{12,}"
+    r"|\bullage-[a-z2-7]{8}-[\w-]{43}"
     r"|(?<=key=)[^\s&\"']+"
 )
 

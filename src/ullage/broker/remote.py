@@ -144,7 +144,7 @@ class RemoteProvider:
             raise InvalidRequest(f"it cannot be written as JSON: {error}", api=self._endpoint.api) from None
 
     def _waits(self, left: float) -> Timeouts:
-        """Returns the times for one try, if all tries have `left` seconds left."""
+        """Returns the time limits of one try, within the `left` seconds that all tries still have."""
         waits, left = self._endpoint.timeouts, max(left, 0.001)
         return replace(waits, connect=min(waits.connect, left), first=min(waits.first, left))
 

@@ -46,9 +46,9 @@ class ServerTokenizer:
         transport: Callable[[], Awaitable[Transport]],
         counter: EndpointCounter,
     ) -> None:
-        self.place = address(endpoint.url)
+        self.address = address(endpoint.url)
         """The server's address in the form that may be shown."""
-        self.name = f"{self.place}/tokenize"
+        self.name = f"{self.address}/tokenize"
         self._endpoint = endpoint
         self._transport = transport
         self._counter = counter

@@ -15,6 +15,7 @@ from ullage.cli.complaint import complain
 from ullage.errors import ConfigurationError
 from ullage.gateway import server
 from ullage.gateway.agents import AGENTS, Aim
+from ullage.gateway.upstream import api_named
 from ullage.session.trust import load_trusted
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def run_agent(options: Namespace) -> int:
     """Starts a gateway if none is named, runs the agent to its end, and returns its exit code."""
     agent = AGENTS.get(options.agent)
     if agent is None:
-        raise ConfigurationError(f"{options.agent!r} is no agent that Ullage knows: use {', '.join(AGENTS)}")
+        known = ", ".join(AGENTS)
+        raise ConfigurationError(f"{options.agent!r} is not an agent that Ullage knows: use one of {known}")
     program = shutil.which(agent.program)
     if program is None:
         raise ConfigurationError(f"{agent.program} is not installed. Install it with: {agent.install}")
@@ -60,14 +62,21 @@ def _server_options(agent: Agent, options: Namespace, settings: Settings) -> ser
     if upstream is None and model is None:
         upstream = agent.upstream
         model = None if upstream else settings.default_model
-    return server.ServerOptions(port=0, upstream=upstream, model=model, window=options.window, is_open=True)
+    return server.ServerOptions(
+        port=0,
+        upstream=upstream,
+        upstream_api=api_named(options.upstream_api, options.upstream),
+        model=model,
+        window=options.window,
+        is_open=True,
+    )
 
 
 def _name(agent: Agent, options: Namespace, model: str | None = None) -> str | None:
     """Returns the model name that the agent sends; None for its own default."""
     name: str | None = options.name or model
     if name is None and agent.needs_model:
-        raise ConfigurationError(f"{options.agent} must be told a model's name: add --name NAME")
+        raise ConfigurationError(f"{options.agent} needs the name of a model: add --name NAME")
     return name
 
 

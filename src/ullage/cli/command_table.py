@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "ask": "ullage.cli.ask",
     "serve": "ullage.cli.serve",
     "run": "ullage.cli.run",
+    "mcp": "ullage.cli.mcp",
     "model": "ullage.cli.model",
     "config": "ullage.cli.config",
     "demo": "ullage.cli.demo",

@@ -238,18 +238,18 @@ def _as_if_trusted(path: Path, options: Namespace) -> tuple[Settings, bytes]:
 
 def _print_sources(settings: Settings, path: Path) -> None:
     from ullage.config.builder import entries
-    from ullage.config.problems import clean, dotted
+    from ullage.config.problems import dotted, show_path
     from ullage.config.writer import public
 
     for row, key, value in entries(settings):
-        if settings.source(*key).startswith(f"{clean(path)}:"):
+        if settings.source(*key).startswith(f"{show_path(path)}:"):
             _print(f"  {dotted(key)} = {public(value, row)}")
 
 
 def _print_problems(options: Namespace, problems: Iterable[Problem]) -> None:
     for problem in problems:
         if getattr(options, "json", False):
-            _print_json({"place": problem.place, "key": problem.key, "problem": problem.text})
+            _print_json({"place": problem.source, "key": problem.key, "problem": problem.text})
         else:
             _print(str(problem))
 

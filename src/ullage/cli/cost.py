@@ -103,9 +103,10 @@ def run(options: Namespace) -> int:
 
 def _print(made: Report) -> None:
     from ullage.cost.report import as_table
-    from ullage.window_chart import clean, console
+    from ullage.text import one_line
+    from ullage.window_chart import console
 
-    console().file.write(as_table(made, clean))
+    console().file.write(as_table(made, one_line))
 
 
 SPEC = CommandSpec(

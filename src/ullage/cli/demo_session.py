@@ -21,9 +21,10 @@ from ullage import store
 from ullage.context import RECALL_TOOL, Context
 from ullage.cost import Ledger
 from ullage.fitting import FitPolicy
+from ullage.text import one_line
 from ullage.tokens import count, get_tokenizer
 from ullage.usage import Usage
-from ullage.window_chart import bar, clean, put, short, with_free
+from ullage.window_chart import bar, put, short, with_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -310,7 +311,7 @@ def _printed(out: Console, printed: Printed) -> Iterator[Text]:
     """Yields the last line of the output, which often has the result, with the number of lines."""
     lines = printed.text.splitlines()
     more = f" ({len(lines)} lines)" if len(lines) > 1 else ""
-    yield _line(out, f"  {short(clean(lines[-1]), out.width - 2 - len(more))}{more}", "dim")
+    yield _line(out, f"  {short(one_line(lines[-1]), out.width - 2 - len(more))}{more}", "dim")
 
 
 def _trimmed(out: Console, trim: WindowTrimmed) -> Iterator[Text]:

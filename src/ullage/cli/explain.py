@@ -54,15 +54,15 @@ def run(options: Namespace) -> int:
     job = fit_job(options, "explain")
     found = _find(options.file, options.line)
     try:
-        done = fit_body(job, body_of(found))
+        line = fit_body(job, body_of(found))
     except (UllageError, RecursionError) as error:
         return _refuse(job, found, error)
-    reasons = list(verdicts(done, job.policy or FitPolicy()))
+    reasons = list(verdicts(line, job.policy or FitPolicy()))
     if job.json:
-        sys.stdout.buffer.write(encode(as_json(done, reasons)))
+        sys.stdout.buffer.write(encode(as_json(line, reasons)))
     else:
-        digest, conclusion = digest_of(done.fitted.messages), conclude(done, reasons)
-        _view().print_explanation(found.source, done, reasons, digest, conclusion)
+        digest, conclusion = digest_of(line.done.fitted.messages), conclude(line, reasons)
+        _view().print_explanation(found.source, line, reasons, digest, conclusion)
     return 0
 
 

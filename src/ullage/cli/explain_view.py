@@ -9,15 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ullage.batch.source import STDIN
-from ullage.text import printable
-from ullage.window_chart import bar, clean, console, draw_change, legend, limit_mark, put, short
+from ullage.text import one_line, printable
+from ullage.window_chart import bar, console, draw_change, legend, limit_mark, put, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from ullage.batch.fitted_request import FittedLine
+    from ullage.batch.fitted_request import LineFit
     from ullage.cli.verdicts import MessageVerdict
     from ullage.errors import ContextOverflowError
 
@@ -37,27 +37,27 @@ NARROW, WIDE = 72, 96
 
 
 def print_explanation(
-    source: str, done: FittedLine, reasons: Sequence[MessageVerdict], digest: str, conclusion: str
+    source: str, line: LineFit, reasons: Sequence[MessageVerdict], digest: str, conclusion: str
 ) -> None:
     """Prints the whole explanation."""
     out = console()
     file = "standard input" if source == STDIN else source
-    title = Text(clean(file), style="bold", no_wrap=True, overflow="ellipsis")
-    name = done.body.get("id")
-    parts = [*([] if name is None else [str(name)]), done.model, f"limit {done.limit:,} tokens"]
-    title.append("".join(f" · {clean(part)}" for part in parts), style="not bold")
+    title = Text(one_line(file), style="bold", no_wrap=True, overflow="ellipsis")
+    name = line.name
+    parts = [*([] if name is None else [str(name)]), line.model, f"limit {line.done.limit:,} tokens"]
+    title.append("".join(f" · {one_line(part)}" for part in parts), style="not bold")
     put(out, title)
     put(out)
     put(out, _table(out, reasons))
     put(out)
-    draw_change(out, done.before.breakdown, done.after.breakdown, done.limit)
+    draw_change(out, line.before.breakdown, line.done.count.breakdown, line.done.limit)
     put(out)
     put(out, Text(conclusion))
     if digest:
         put(out)
         put(out, Text("The digest, which is sent at the end of the system prompt:", style="bold"))
-        for line in digest.splitlines():
-            shown = Text(printable(line), style="dim" if line.startswith("[") else "")
+        for quoted in digest.splitlines():
+            shown = Text(printable(quoted), style="dim" if quoted.startswith("[") else "")
             put(out, Padding(shown, (0, 0, 0, 2)))
 
 
@@ -98,8 +98,8 @@ def _cells(each: MessageVerdict) -> dict[str, Text]:
     gone = "dim" if each.what == "evicted" else ""
     return {
         "#": Text(str(each.index)),
-        "role": Text(clean(each.role)),
-        "begins": Text(short(clean(each.start), 80), style=gone),
+        "role": Text(one_line(each.role)),
+        "begins": Text(short(one_line(each.start), 80), style=gone),
         "tokens": _tokens(each),
         "": Text(each.what, style=STYLES.get(each.what, OTHER_STYLE)),
         "why": Text(each.why),

@@ -237,11 +237,11 @@ def _state(key: GatewayKey) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    from ullage.window_chart import clean
+    from ullage.text import one_line
 
     if not rows:
         return []
-    cells = [("id", "name", "state", "models", "allows", "spent"), *([*map(clean, row)] for row in rows)]
+    cells = [("id", "name", "state", "models", "allows", "spent"), *([*map(one_line, row)] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 

@@ -10,6 +10,7 @@ from ullage.cli.command_spec import ActionSpec, CommandSpec, json_option, store_
 from ullage.cli.complaint import complain
 from ullage.cli.open_store import MISSING, STORE_EXIT_CODES, open_store
 from ullage.errors import ConfigurationError
+from ullage.text import one_line
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -66,9 +67,9 @@ def _add(options: Namespace, journal: Journal | None) -> int:
 def _list(options: Namespace, journal: Journal | None) -> int:
     items = () if journal is None else journal.items()
     width = max((len(str(item.number)) for item in items), default=0)
-    kinds = max((len(_clean(item.kind)) for item in items), default=0)
+    kinds = max((len(one_line(item.kind)) for item in items), default=0)
     lines = [
-        f"{item.number:>{width}}  {_clean(item.kind) or '?':<{kinds}}  {_clean(item.content)}"
+        f"{item.number:>{width}}  {one_line(item.kind) or '?':<{kinds}}  {one_line(item.content)}"
         for item in items
     ]
     _print_result(options, items, "\n".join(lines))
@@ -112,12 +113,6 @@ def _print_result(options: Namespace, items: Sequence[Item], text: str) -> None:
         from ullage.window_chart import console  # noqa: PLC0415 - only people need the drawing
 
         console().file.write(f"{text}\n")
-
-
-def _clean(text: str) -> str:
-    from ullage.window_chart import clean  # noqa: PLC0415 - only people need the drawing
-
-    return clean(text)
 
 
 SPEC = CommandSpec(

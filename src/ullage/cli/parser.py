@@ -46,8 +46,17 @@ class Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Returns the options of a command line; exits with code 2 if it is invalid."""
     first = arguments[0] if arguments else ""
+    if first and not first.startswith("-") and first not in COMMANDS:
+        make_parser(()).error(_unknown(first))
     names: Iterable[str] = (first,) if first in COMMANDS else COMMANDS  # does not load the other commands
     return make_parser(map(spec_of, names)).parse_args(arguments)
+
+
+def _unknown(command: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped command needs it
+
+    close = get_close_matches(command, COMMANDS, n=1)
+    return f"Unknown command {command!r}." + "".join(f" Did you mean {name!r}?" for name in close)
 
 
 def make_parser(specs: Iterable[CommandSpec]) -> argparse.ArgumentParser:

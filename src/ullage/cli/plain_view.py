@@ -11,7 +11,7 @@ from ullage.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ullage.batch.fitted_request import FittedLine
+    from ullage.batch.fitted_request import LineFit
     from ullage.batch.job import Job
     from ullage.batch.outcome import Outcome
     from ullage.cli.verdicts import MessageVerdict
@@ -62,19 +62,19 @@ def describe_changes(found: Mapping[str, Any]) -> str:
 
 
 def print_explanation(
-    source: str, done: FittedLine, reasons: Sequence[MessageVerdict], digest: str, conclusion: str
+    source: str, line: LineFit, reasons: Sequence[MessageVerdict], digest: str, conclusion: str
 ) -> None:
     """Prints a row for each message, the conclusion, and the digest."""
-    name = done.body.get("id")
-    _title(source, "" if name is None else str(name), done.model, f"limit {done.limit:,} tokens")
+    name = line.name
+    _title(source, "" if name is None else str(name), line.model, f"limit {line.done.limit:,} tokens")
     for each in reasons:
         tokens = f"{each.tokens_before:,}"
         if each.tokens_after != each.tokens_before:
             tokens += f" → {each.tokens_after:,}"
         _print(f"{each.index:>4} {each.role:<10} {tokens:>16}  {each.what}: {each.why}")
     _print(conclusion)
-    for line in digest.splitlines():
-        _print(f"  {line}")
+    for quoted in digest.splitlines():
+        _print(f"  {quoted}")
 
 
 def print_overflow(error: ContextOverflowError) -> None:

@@ -66,7 +66,7 @@ def run(options: Namespace) -> int:
         complain(f"found nothing for {printable(words)!r}. {explain_nothing(words)}")
         return MISSING
     if options.json:
-        sys.stdout.buffer.writelines(encode(_value(each)) for each in (found[:1] if is_exact else found))
+        sys.stdout.buffer.writelines(encode(hit_value(each)) for each in (found[:1] if is_exact else found))
     elif is_exact:
         _print_exactly(found[0].text)
     else:
@@ -74,7 +74,8 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _value(hit: Hit) -> dict[str, Any]:
+def hit_value(hit: Hit) -> dict[str, Any]:
+    """Returns a text that was found, as plain data."""
     return {**hit._asdict(), "before": _said(hit.before), "after": _said(hit.after)}
 
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ullage.batch.source import STDIN
 from ullage.cli.plain_view import describe_changes
-from ullage.text import printable
-from ullage.window_chart import amount, bar, clean, console, draw_change, legend, put, short, with_free
+from ullage.text import one_line, printable
+from ullage.window_chart import amount, bar, console, draw_change, legend, put, short, with_free
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def _row(out: Console, place: str, model: str, figures: str, room: int) -> Text:
 
 
 def _column(text: str, width: int) -> str:
-    return set_cell_size(short(clean(text), width), width)
+    return set_cell_size(short(one_line(text), width), width)
 
 
 def _draw_count(out: Console, done: Outcome) -> None:
@@ -101,7 +101,9 @@ def _draw_count(out: Console, done: Outcome) -> None:
     put(out, bar(out, blocks, out.width - 1, whole))
     legend(out, blocks, whole=whole)
     if window is None:
-        out.print(Text(f"  the window of {clean(done.model)} is unknown; set it with --limit N", style="dim"))
+        out.print(
+            Text(f"  the window of {one_line(done.model)} is unknown; set it with --limit N", style="dim")
+        )
     elif found["ceiling"] > window:
         out.print(Text(f"  exceeds the window of {window:,} tokens: use ullage fit", style="bold red"))
 
@@ -117,8 +119,8 @@ def _draw_fit(out: Console, done: Outcome) -> None:
 
 def _title(out: Console, done: Outcome, more: str) -> None:
     parts = ["standard input" if done.source == STDIN else done.source, done.name, done.model, more]
-    title = Text(" · ".join(clean(part) for part in parts if part), no_wrap=True, overflow="ellipsis")
-    title.stylize("bold", 0, len(clean(parts[0])))
+    title = Text(" · ".join(one_line(part) for part in parts if part), no_wrap=True, overflow="ellipsis")
+    title.stylize("bold", 0, len(one_line(parts[0])))
     put(out, title)
 
 

@@ -26,6 +26,7 @@ EXAMPLES = """\
 examples:
   ullage run claude
   ullage run --upstream http://127.0.0.1:8080 claude -- -p "What does this project do?"
+  ullage run --upstream http://127.0.0.1:8080 --upstream-api chat codex
   ullage run --upstream http://127.0.0.1:8080 --name qwen3 opencode
   ullage run --model fast aider -- README.md
 """
@@ -39,6 +40,11 @@ def add_options(command: ArgumentParser) -> None:
     where.add_argument("--upstream", metavar="URL", help="the server that the agent's requests go to")
     where.add_argument("--model", metavar="NAME", help="the configured model that answers")
     where.add_argument("--gateway", metavar="URL", help="a gateway that runs already; none is started")
+    command.add_argument(
+        "--upstream-api",
+        choices=("chat", "responses", "messages"),
+        help="the only API of --upstream, into which the agent's requests are translated",
+    )
     command.add_argument("--name", metavar="NAME", help="the model name that the agent sends")
     command.add_argument(
         "--window", type=positive_number, metavar="N", help="the window in tokens (default: the model's own)"

@@ -27,6 +27,7 @@ EXAMPLES = """\
 examples:
   ullage serve --upstream http://127.0.0.1:8080 --window 32768
   ullage serve --upstream https://api.anthropic.com
+  ullage serve --upstream http://127.0.0.1:8080 --upstream-api chat
   ullage serve --model embedded --port 9000
   ANTHROPIC_BASE_URL=http://127.0.0.1:8787 claude
 """
@@ -42,7 +43,22 @@ def add_options(serve: ArgumentParser) -> None:
     where.add_argument("--upstream", metavar="URL", help="the server that every model name goes to")
     where.add_argument("--model", metavar="NAME", help="the model that answers under every name")
     serve.add_argument(
+        "--upstream-api",
+        choices=("chat", "responses", "messages"),
+        help="the only API of --upstream, into which others are translated (default: it may have all)",
+    )
+    serve.add_argument(
         "--window", type=positive_number, metavar="N", help="the window in tokens (default: each model's own)"
+    )
+    serve.add_argument(
+        "--keep-bodies",
+        action="store_true",
+        help="show the texts of changed messages on the page; they stay in memory, without keys",
+    )
+    serve.add_argument(
+        "--recall",
+        action="store_true",
+        help="let models look up what was removed, for clients without a key (a key has its own --recall)",
     )
     serve.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
     store_option(serve, "the store of the bill")
@@ -56,14 +72,18 @@ def run(options: Namespace) -> int:
     from ullage import store  # noqa: PLC0415
     from ullage.cli.complaint import complain  # noqa: PLC0415
     from ullage.gateway import server  # noqa: PLC0415
+    from ullage.gateway.upstream import api_named  # noqa: PLC0415
     from ullage.session.trust import load_trusted  # noqa: PLC0415
 
     chosen = server.ServerOptions(
         host=options.host,
         port=server.PORT if options.port is None else options.port,
         upstream=options.upstream,
+        upstream_api=api_named(options.upstream_api, options.upstream),
         model=options.model,
         window=options.window,
+        keep_bodies=options.keep_bodies,
+        offers_recall=options.recall,
     )
     with store.open(options.store) as kept:
         settings = load_trusted(options.config, kept.preferences, os.environ, Path.cwd())

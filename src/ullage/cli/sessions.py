@@ -255,13 +255,14 @@ def _print_sessions(sessions: Sequence[Session], *, json: bool) -> None:
         return
     from datetime import UTC, datetime
 
-    from ullage.window_chart import clean, console, short
+    from ullage.text import one_line
+    from ullage.window_chart import console, short
 
     out = console()
     for each in sessions:
         at = datetime.fromtimestamp(each.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-        begin = f"{clean(each.id):<32}  {at}  {each.events:>6,} events  "
-        title = "(damaged) " * each.damaged + clean(each.title)
+        begin = f"{one_line(each.id):<32}  {at}  {each.events:>6,} events  "
+        title = "(damaged) " * each.damaged + one_line(each.title)
         out.file.write(f"{begin}{short(title, max(20, out.width - len(begin)))}\n")
 
 

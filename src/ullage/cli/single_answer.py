@@ -21,6 +21,7 @@ from ullage.patience import GRACE, limit_waiting, patiently
 from ullage.session.model_choice import choose_model
 from ullage.session.setup import SessionOptions, open_single_turn
 from ullage.session.trust import load_trusted
+from ullage.text import remove_unsafe
 from ullage.tokens import RemoteTokenizer
 from ullage.turn import Settled
 
@@ -155,9 +156,9 @@ async def _stream(open_model: OpenModel, context: Context, *, is_shown: bool) ->
 
 
 def _print(text: str) -> None:
-    """Writes a text and flushes it; on a terminal without control characters."""
+    """Writes a text and flushes it; a terminal gets no control characters."""
     if sys.stdout.isatty():
-        text = "".join(each for each in text if each.isprintable() or each in "\n\t")
+        text = remove_unsafe(text)
     sys.stdout.write(text.encode("utf-8", "replace").decode())
     sys.stdout.flush()
 

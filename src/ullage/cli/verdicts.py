@@ -12,9 +12,10 @@ from ullage.tokens.request_count import message_costs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ullage.batch.fitted_request import FittedLine
-    from ullage.fitting import Change, FitPolicy
+    from ullage.batch.fitted_request import LineFit
+    from ullage.fitting import Change, FitPolicy, Fitted
     from ullage.messages import Message
+    from ullage.tokens import Counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +68,46 @@ def digest_of(messages: Sequence[Message]) -> str:
     return ""
 
 
-def conclude(done: FittedLine, reasons: Sequence[MessageVerdict]) -> str:
+def conclude(line: LineFit, reasons: Sequence[MessageVerdict]) -> str:
     """Returns the explanation in one sentence."""
-    if not done.fitted.changed:
-        return f"Fits unchanged: {done.before.ceiling:,} of {done.limit:,} tokens."
+    done = line.done
+    if not done.changed:
+        return f"Fits unchanged: {line.before.ceiling:,} of {done.limit:,} tokens."
     same = sum(1 for each in reasons if each.handle is None)
     messages = "message" if len(reasons) == 1 else "messages"
     return (
-        f"{done.before.tokens:,} → {done.after.tokens:,} tokens. {len(reasons):,} {messages}: "
-        f"{done.fitted.dropped:,} evicted, {done.fitted.truncated:,} shortened, {same:,} unchanged."
+        f"{line.before.tokens:,} → {done.tokens_after:,} tokens. {len(reasons):,} {messages}: "
+        f"{done.dropped:,} evicted, {done.truncated:,} shortened, {same:,} unchanged."
     )
 
 
-def as_json(done: FittedLine, reasons: Sequence[MessageVerdict]) -> dict[str, Any]:
+def as_json(line: LineFit, reasons: Sequence[MessageVerdict]) -> dict[str, Any]:
     """Returns the explanation as one JSON object."""
     return {
-        "model": done.model,
-        "limit": done.limit,
-        "tokens_before": done.before.tokens,
-        "tokens_after": done.after.tokens,
-        "before": dict(done.before.breakdown),
-        "after": dict(done.after.breakdown),
+        "model": line.model,
+        "limit": line.done.limit,
+        "tokens_before": line.before.tokens,
+        "tokens_after": line.done.tokens_after,
+        "before": dict(line.before.breakdown),
+        "after": dict(line.done.count.breakdown),
         "messages": [asdict(each) for each in reasons],
-        "recalled": list(done.fitted.recalled),
-        "digest": digest_of(done.fitted.messages) or None,
+        "recalled": list(line.done.recalled),
+        "digest": digest_of(line.done.fitted.messages) or None,
     }
 
 
 # Reasons ---------------------------------------------------------------------------------------------
 
 
-def verdicts(done: FittedLine, policy: FitPolicy) -> Iterator[MessageVerdict]:
+def verdicts(line: LineFit, policy: FitPolicy) -> Iterator[MessageVerdict]:
     """Yields the change and its reason for each message, in order."""
-    messages = done.request.messages
-    changes = {change.index: change for change in done.fitted.changes}
-    costs = message_costs(counter_for(done.model), messages)
+    fitted, counter = line.done.fitted, counter_for(line.model)
+    messages = fitted.record.history
+    changes = {change.index: change for change in fitted.changes}
+    costs = message_costs(counter, messages)
     places = list(_places(messages))
-    recalled = frozenset(done.fitted.recalled)
-    sent = _sent_system(done) | _sent_question(done)
+    recalled = frozenset(fitted.recalled)
+    sent = _sent_system(fitted, counter) | _sent_question(fitted, counter)
     task = next((i for i, m in enumerate(messages) if m["role"] == "user"), None)
     for index, (message, cost, place) in enumerate(zip(messages, costs, places, strict=True)):
         change = changes.get(index)
@@ -140,24 +143,24 @@ def _places(messages: Sequence[Message]) -> Iterator[MessagePlace]:
         yield MessagePlace(exchange, step, exchanges, steps, newest)
 
 
-def _sent_system(done: FittedLine) -> dict[int, int]:
+def _sent_system(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     """Returns the index and the sent tokens of the first system message, if fit changed it."""
-    given, counter = done.request.messages, counter_for(done.model)
+    given = fitted.record.history
     first = next((i for i, m in enumerate(given) if m["role"] in SYSTEM_ROLES), None)
-    sent = next((m for m in done.fitted.messages if m["role"] in SYSTEM_ROLES), None)
+    sent = next((m for m in fitted.messages if m["role"] in SYSTEM_ROLES), None)
     if first is None or sent is None or sent == given[first]:
         return {}
     return {first: counter.message(sent).tokens}
 
 
-def _sent_question(done: FittedLine) -> dict[int, int]:
+def _sent_question(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     """Returns the index and the sent tokens of the newest question, if passages are quoted before it."""
-    if not done.fitted.recalled:
+    if not fitted.recalled:
         return {}
-    given = done.request.messages
+    given = fitted.record.history
     asked = max(i for i, message in enumerate(given) if message["role"] == "user")
-    sent = next(message for message in reversed(done.fitted.messages) if message["role"] == "user")
-    return {asked: counter_for(done.model).message(sent).tokens}
+    sent = next(message for message in reversed(fitted.messages) if message["role"] == "user")
+    return {asked: counter.message(sent).tokens}
 
 
 def _kept(

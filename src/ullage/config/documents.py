@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.config import kinds
 from ullage.config.keys import ROWS, below, find
 from ullage.config.lines import lines_of
-from ullage.config.problems import InvalidSettings, Problem, Wrong, clean, dotted, shown
+from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted, show_path, shown
 from ullage.errors import ConfigurationError
 from ullage.extras import require
 
@@ -90,10 +90,12 @@ def read_file(path: Path, *, regular: bool = False) -> Document:
         raise
     except OSError as error:
         raise ConfigurationError(
-            f"{clean(path)} cannot be read: {error.strerror}. Make it readable, or name another file"
+            f"{show_path(path)} cannot be read: {error.strerror}. Make it readable, or name another file"
         ) from error
     if len(content) > LARGEST:
-        raise ConfigurationError(f"{clean(path)} is larger than {LARGEST:,} bytes: name a configuration file")
+        raise ConfigurationError(
+            f"{show_path(path)} is larger than {LARGEST:,} bytes: name a configuration file"
+        )
     return Document(path, content, is_open=stat.S_ISREG(status.st_mode) and bool(status.st_mode & 0o022))
 
 
@@ -124,12 +126,12 @@ def check(document: Document) -> Found:
     except InvalidSettings as error:
         found.problems += error.problems
         return found
-    _Check(found, clean(document.path), lines_of(text)).table(data, ())
+    _Check(found, show_path(document.path), lines_of(text)).table(data, ())
     return found
 
 
 def _parsed(document: Document) -> tuple[dict[str, Any], str]:
-    place = clean(document.path)
+    place = show_path(document.path)
     try:
         text = document.content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ from ullage.config.builder import build
 from ullage.config.documents import Found, check, config_path, read_file
 from ullage.config.keys import FIXED_CATEGORIES, SECTIONS, variables
 from ullage.config.overlay import find_overlay, lay_over
-from ullage.config.problems import InvalidSettings, Problem, Wrong, clean, dotted
+from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted, show_path
 from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def load(
         files.append(document.path)
         found = check(document)
         if document.is_open:
-            place = clean(document.path)
+            place = show_path(document.path)
             notices.append(f"other users can write {place}: run chmod go-w {place}")
     _add_environment(found, environ)
     project = _overlay(Path(cwd), environ, files, notices)
@@ -61,7 +61,8 @@ def load(
             lay_over(build(found.values, found.tables), found, check(project))
         else:
             notices.append(
-                f"{clean(project.path)} is not trusted and is ignored. Read it, then run: ullage config trust"
+                f"{show_path(project.path)} is not trusted and is ignored. "
+                "Read it, then run: ullage config trust"
             )
     settings = build(
         found.values,
@@ -99,8 +100,9 @@ def _own_file(path: Path | str | None, environ: Mapping[str, str]) -> Document |
     except FileNotFoundError as error:
         if not named:
             return None
+        path = show_path(place)
         raise ConfigurationError(
-            f"{clean(place)} does not exist. To create it, run: ullage config init --config {clean(place)}"
+            f"{path} does not exist. To create it, run: ullage config init --config {path}"
         ) from error
 
 
@@ -113,7 +115,7 @@ def _overlay(cwd: Path, environ: Mapping[str, str], files: list[Path], notices: 
     try:
         return read_file(place, regular=True)
     except (ConfigurationError, FileNotFoundError):
-        notices.append(f"{clean(place)} cannot be read and is ignored")
+        notices.append(f"{show_path(place)} cannot be read and is ignored")
         return None
 
 

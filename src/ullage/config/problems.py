@@ -1,4 +1,4 @@
-"""Problems in a configuration, each with its place; all are reported at once."""
+"""Problems in a configuration, each with its file and line; all are reported at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.errors import ConfigurationError
+from ullage.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +18,7 @@ _LONG = 40
 class Problem(NamedTuple):
     """One problem in a configuration."""
 
-    place: str
+    source: str
     """`FILE:LINE`, or the name of an environment variable."""
     path: tuple[str, ...]
     """The parts of the key; empty if the problem concerns no key."""
@@ -30,7 +31,7 @@ class Problem(NamedTuple):
         return dotted(self.path)
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (self.place, self.key, self.text)))
+        return ": ".join(filter(None, (self.source, self.key, self.text)))
 
 
 class InvalidSettings(ConfigurationError):  # noqa: N818 - the form of InvalidConversation
@@ -83,9 +84,9 @@ def looks_secret(text: str) -> bool:
     return len(text) >= 16 and re.fullmatch(r"\S*\d\S*", text) is not None
 
 
-def clean(path: object) -> str:
-    """Returns a path without control characters, which a terminal would obey."""
-    return "".join(each if each.isprintable() else "?" for each in str(path))
+def show_path(path: object) -> str:
+    """Returns a path as a message shows it: without control characters, which a terminal would obey."""
+    return printable(str(path))
 
 
 def _cut(text: str) -> str:

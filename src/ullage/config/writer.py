@@ -1,4 +1,4 @@
-"""Writes settings as text: the initial file of a user, and all settings in effect."""
+"""Writes settings as text: the initial file of a user, and single values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ullage.config.builder import entries
 from ullage.config.keys import ROWS, SECTIONS
 from ullage.config.kinds import allowed
 from ullage.config.problems import dotted, looks_secret, quoted
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ullage.config.key_row import KeyRow
-    from ullage.config.settings import Settings
 
 WIDTH = 96
 HIDDEN = '"…"'
@@ -63,11 +61,6 @@ SECRETS: Mapping[str, Callable[[str], bool]] = {
     "texts": looks_secret,
 }
 """For each type of value, a function that returns True for a text that must not be shown."""
-
-
-def written(settings: Settings) -> str:
-    """Returns all settings as TOML; reading that text returns equal settings."""
-    return "".join(f"{dotted(path)} = {toml_of(value, row)}\n" for row, path, value in entries(settings))
 
 
 # The initial file

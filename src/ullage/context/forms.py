@@ -49,11 +49,6 @@ def newest(messages: Sequence[Message], compress: Compress) -> Sequence[int]:
     return [*([asked] if asked < start else []), *range(start, len(messages))]
 
 
-def compressed(messages: Sequence[Message], compress: Compress) -> list[Message]:
-    """Returns the newest messages, with their contents cut to the tail."""
-    return [tail_of(messages[place], compress.max_turn_chars) for place in newest(messages, compress)]
-
-
 def tail_of(message: Message, most: int) -> Message:
     """Returns the message with the end of its content; the same message if the content is short enough."""
     content = message.get("content")

@@ -168,7 +168,7 @@ class Renderer:
         return cached, cached.fitted()
 
     def _renewed(self, prompt: str | None) -> tuple[CachedWindow, Fitted[Message]]:
-        """Returns the request. A trim also makes all waiting changes of the prompt."""
+        """Returns the request. If it is trimmed, the waiting changes of the prompt are made as well."""
         cached = self._window(prompt)
         fitted = cached.fitted()
         if fitted.record.pending and self._take_over():

@@ -22,7 +22,7 @@ SHORTEST_BEGINNING = 3
 """Least letters of a word that also matches longer words that begin with it; 1 if it is not ASCII."""
 
 RELATIVE = 0.2
-"""Least share of the best text's score; a text that has only a common word of the query is no hit."""
+"""Least share of the best text's score; a text below it shares only common words with the query."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」')
 _HANDLE = re.compile(rf"[a-z2-7]{{{HANDLE_LENGTH},52}}")

@@ -37,10 +37,16 @@ def write_block(task: str, lines: Sequence[str]) -> str:
     """Returns the block with a task (from `clean_task`) and quoted lines; empty if both are empty."""
     parts = []
     if task:
-        parts.append(f"{TASK_OPEN}\n{disarm(task)}\n{TASK_CLOSE}")
+        parts.append(_fence_task(task))
     if lines:
         parts.append("\n".join([DIGEST_OPEN, *map(_quote, lines), DIGEST_CLOSE]))
     return "\n\n".join(parts)
+
+
+@lru_cache(256)
+def _fence_task(task: str) -> str:
+    """Returns the task between its fences; remembered, because each trim writes it again."""
+    return f"{TASK_OPEN}\n{disarm(task)}\n{TASK_CLOSE}"
 
 
 @lru_cache(4_000)

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage import wire
 from ullage.call_pairs import with_interruptions
-from ullage.errors import InvalidRequest
+from ullage.errors import ContextOverflowError, InvalidRequest
 from ullage.fitting.budget import limit_for
 from ullage.fitting.fold_path import FoldPath
 from ullage.fitting.options import Extras, make_options
 from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
-from ullage.fitting.request import make_request
+from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
-from ullage.intake import copied, kind_of, plain, plural
+from ullage.intake import NotPlain, copied, kind_of, plain, plural
 from ullage.target import Target, target_of
+from ullage.tokens import count_request
 from ullage.tokens.calibration import NEUTRAL
+from ullage.wire.api import HISTORIES
 from ullage.wire.fields import BodyField
 from ullage.wire.origin import Kept, Origin
 
@@ -131,12 +133,12 @@ class RequestWindow:
         factor: Factor = NEUTRAL,
     ) -> None:
         self._api = wire.api_of(api)
-        self._model = None if model is None else target_of(model)
+        self._target = None if model is None else _at_api(target_of(model), self._api.name)
         self._limit, self._reserve = limit, reserve
         self._policy, self._factor = checked_policy(policy), factor
         self._reading: _Reading | None = None
         self._path: FoldPath | None = None
-        self._recall = Recall()
+        self._recall, self._last_request = Recall(), LastRequest()
 
     def __repr__(self) -> str:
         read = 0 if self._path is None else len(self._path.state.history)
@@ -162,14 +164,38 @@ class RequestWindow:
 
         An invalid body raises InvalidRequest or InvalidConversation.
         """
-        reading, shared = self._read(body)
-        path = self._path_for(reading, shared)
+        done = self._fit(body, 0)
+        if self._api.patch is not None:
+            return done
+        # A body that is written as a whole may cost more than its messages: a result that was cut is written
+        # as an object, for example. So the body itself is counted.
+        target, limit, spare = self._target_of(body), done.limit, 0
+        while (counted := self._counted(done.body, target)).ceiling > limit:
+            spare += counted.ceiling - limit
+            done = self._fit(body, spare)
+        fitted = replace(done.fitted, count=counted, tokens_after=counted.tokens, limit=limit)
+        return replace(done, fitted=fitted)
+
+    def _counted(self, body: Mapping[str, Any], target: Target) -> Count:
+        return self._factor.count(count_request(body, self._api.name, target.model))
+
+    def _fit(self, body: Mapping[str, Any], spare: int) -> FittedRequest:
+        """A body whose messages leave so many tokens of the limit free."""
+        try:
+            reading, shared = self._read(body)
+        except RecursionError:
+            raise InvalidRequest("the body is nested too deeply", api=self._api.name) from None
+        path = self._path_for(reading, shared, spare)
         self._reading = reading
         for index in range(len(path.state.history), len(reading.messages)):
-            path.add(reading.messages[index], joins=reading.origins[index].joins)
+            message = reading.messages[index]
+            path.add(message, pin=_holds_history(message), joins=reading.origins[index].joins)
         state = path.state
         trimmed = None if state.waiting else path.trimmed()
-        fitted = make_request(state, self._recall, trimmed)
+        try:
+            fitted = make_request(state, self._recall, self._last_request, trimmed)
+        except ContextOverflowError as error:
+            raise _with_spare(error, spare) from None
         return FittedRequest(body=self._written(body, reading, fitted), fitted=fitted)
 
     # Reading --------------------------------------------------------------------------------------
@@ -204,20 +230,24 @@ class RequestWindow:
         reading = _read_on(api, reading, items)
         return reading, _take_over(before, reading, same)
 
-    def _path_for(self, reading: _Reading, shared: int) -> FoldPath:
+    def _target_of(self, body: Mapping[str, Any]) -> Target:
+        return self._target or Target(model=wire.read(body, self._api.name).model, api=self._api.name)
+
+    def _path_for(self, reading: _Reading, shared: int, spare: int) -> FoldPath:
         """The path at the last message that is as it was; a new one if other options hold now."""
         request = reading.request
         extras = Extras(request.tools or None, request.response_format, request.tool_choice, request.thinking)
-        target = self._model or Target(model=request.model, api=self._api.name)
+        target = self._target or Target(model=request.model, api=self._api.name)
         path = self._path
-        if path is not None and _has(path.state.options, target, extras):
+        limit = limit_for(target, self._limit, self._reserve) - spare
+        if path is not None and _has(path.state.options, target, extras, limit):
             if shared < len(path.state.history):
                 path.back_to(shared)
                 self._recall = Recall()
             return path
         options = make_options(
             target,
-            limit_for(target, self._limit, self._reserve),
+            limit,
             extras=extras,
             policy=self._policy,
             tokenizer=None,
@@ -247,8 +277,25 @@ class RequestWindow:
         return self._api.patch(dict(body), kept)
 
 
-def _has(options: Options, target: Target, extras: Extras) -> bool:
-    return options.target == target and options.extras == extras
+def _holds_history(message: Message) -> bool:
+    """True if a message stands for a piece of the conversation that only the provider's server has."""
+    content = message.get("content")
+    return isinstance(content, list) and any(part.get("type") in HISTORIES for part in content)
+
+
+def _at_api(target: Target, api: ApiName) -> Target:
+    """The target with the API of the bodies, whose rules count unless the caller names others."""
+    return target if target.api is not None else replace(target, api=api)
+
+
+def _has(options: Options, target: Target, extras: Extras, limit: int) -> bool:
+    return options.target == target and options.extras == extras and options.given_limit == limit
+
+
+def _with_spare(error: ContextOverflowError, spare: int) -> ContextOverflowError:
+    """The error with the caller's limit; the tokens that are kept free belong to the turns."""
+    blocks = {**error.breakdown, "turns": error.breakdown["turns"] + spare}
+    return ContextOverflowError(error.tokens + spare, error.limit + spare, blocks)
 
 
 def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
@@ -317,7 +364,7 @@ def fit_request(
     """
     try:
         given = plain(body)
-    except RecursionError as error:
+    except NotPlain as error:
         raise InvalidRequest(str(error), api=api) from None
     if repair:
         given = _repaired(given, api)

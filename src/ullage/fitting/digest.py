@@ -66,7 +66,7 @@ class Digest:
     task: str | None = None
     """The first user message, already shortened by the caller."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
-    """The pool by value; never changed, only replaced."""
+    """The pool by value, the heaviest fact first; never changed, only replaced."""
     written: tuple[str, ...] = ()
     """The quoted lines of the block as it was written last."""
     values: frozenset[str] = frozenset()
@@ -132,9 +132,9 @@ _STRIDE = 1_000  # places that a message has for its facts
 _worth = [WORTH[kind] for kind in Kind]
 _dearness = [DEARNESS * log(12 + chars) for chars in range(VALUE_CHARS + 1)]
 _crowding = [CROWDING * log(1 + before) for before in range(_STRIDE)]
-_weight, _order = itemgetter(0), itemgetter(4)
+_weight, _value, _order = itemgetter(0), itemgetter(1), itemgetter(4)
 _MARKS = str.maketrans(dict.fromkeys("$:,;!?()[]{}<>\"'`*=", " "))
-_DIGIT = re.compile(r"\d")  # a sentence with a number may say it of something else
+_DIGIT = re.compile(r"\d")  # the number in a sentence may belong to something else
 _SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
 
@@ -144,15 +144,17 @@ def absorb(digest: Digest, taken: Sequence[Taken]) -> Digest:
     for message in taken:
         _note(pool, message)
         if len(pool) > 2 * MOST_FACTS:
-            pool = _lightened(pool)
-    return replace(digest, facts=_lightened(pool))
+            pool = _ranked(pool)
+    return replace(digest, facts=_ranked(pool))
 
 
-def _lightened(pool: dict[str, Fact]) -> dict[str, Fact]:
-    if len(pool) <= MOST_FACTS:
-        return pool
-    heaviest = sorted(pool.values(), key=_weight, reverse=True)[: MOST_FACTS * 3 // 4]
-    return {fact.value: fact for fact in heaviest}
+def _ranked(pool: dict[str, Fact]) -> dict[str, Fact]:
+    """Returns a pool with the heaviest fact first; without its lightest facts if it has too many."""
+    # Most of the pool is in order already, and a sort takes little time then.
+    ranked = sorted(pool.values(), key=_weight, reverse=True)
+    if len(ranked) > MOST_FACTS:
+        del ranked[MOST_FACTS * 3 // 4 :]
+    return dict(zip(map(_value, ranked), ranked, strict=True))
 
 
 def _note(pool: dict[str, Fact], message: Taken) -> None:
@@ -172,15 +174,17 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
         if old is None:
             pool[value] = new(Fact, (weight, value, name, line, place, 1, kind))
             continue
-        seen = max(1, old.seen)
-        weight = max(old.weight, weight)
-        if not first < old.order < first + _STRIDE:  # in another message
+        before, _, old_name, old_line, old_place, seen, old_kind = old
+        weight = max(before, weight)
+        if seen == 0:
+            seen = 1
+        if not first < old_place < first + _STRIDE:  # in another message
             seen += 1
             weight += AGAIN / seen
-        if kind <= old.kind:
-            pool[value] = new(Fact, (weight, value, name or old.name, line, place, seen, kind))
+        if kind <= old_kind:
+            pool[value] = new(Fact, (weight, value, name or old_name, line, place, seen, kind))
         else:
-            pool[value] = new(Fact, (weight, value, old.name, old.line, old.order, seen, old.kind))
+            pool[value] = new(Fact, (weight, value, old_name, old_line, old_place, seen, old_kind))
 
 
 def write(
@@ -195,7 +199,7 @@ def write(
     task = _fitting_task(digest.task, room, count)
     if task is None:
         return "", replace(digest, written=(), values=frozenset())
-    ranked = sorted(digest.facts.values(), key=_weight, reverse=True)
+    ranked = list(digest.facts.values())
     if steady:
         continued = _continued(digest, task, ranked, room, count)
         if continued is not None:
@@ -208,11 +212,10 @@ def write(
     return write_block(task, lines), replace(digest, written=lines, values=values)
 
 
-def expected(digest: Digest, room: int, count: Callable[[str], int], *, steady: bool = True) -> int:
-    """Estimates how many of `room` tokens the next block will use."""
+def expected(digest: Digest, room: int, tokens: int, *, steady: bool = True) -> int:
+    """Estimates how many of `room` tokens the next block will use; the last one uses `tokens`."""
     if not steady or room < STEADY:
         return room
-    tokens = count(write_block(clean_task(digest.task), digest.written))
     return int(FRESH * room if _full(digest, tokens, room) else tokens + GROWTH * room)
 
 
@@ -395,7 +398,7 @@ def parse(block: str) -> Digest:
             titles.append(Fact(max(weights) - excess, shown[2], shown[1], title, place, 0, Kind.ARGUMENT))
     for fact in titles:  # a line's own items come first: each was written because it stood nowhere else
         pool.setdefault(fact.value, fact)
-    return Digest(task, pool, quoted_lines(block), frozenset(pool))
+    return Digest(task, _ranked(pool), quoted_lines(block), frozenset(pool))
 
 
 def _kind_in(title: str, name: str, value: str) -> Kind:

@@ -9,10 +9,9 @@ said them and by their shape, in time linear in the text. `values` says what a v
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ullage.fitting.fields import list_fields, load_json, scan_fields
 from ullage.fitting.outputs import ERROR_WORDS, find_first, find_lines, group_of, pairs, words
@@ -31,8 +30,7 @@ from ullage.messages import split_recalled
 from ullage.text import split_outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """An evicted message, with the fields that the digest reads."""
 
     role: str
@@ -88,6 +86,8 @@ Found: TypeAlias = tuple[Kind, str, str, str]
 LABEL_CHARS = 100
 ARGUMENT_CHARS, PHRASE_CHARS = 85, 60
 """Longest argument that a label shows: of one word, and of several words."""
+ROWS = 12
+"""The most values with one name that are read from a result: the first rows of a listing tell what it is."""
 USER, ASSISTANT = "user", "assistant"
 """Labels of lines that quote the user or the assistant. A tool's label has parentheses."""
 OUTPUT = "output()"
@@ -227,14 +227,15 @@ def _from_assistant(text: str) -> list[Found]:
 
 
 @lru_cache(1_000)
-def _argument_fields(arguments: str) -> list[tuple[str, str]]:
-    """The fields of a call's arguments; remembered, because the result of the call is labelled with them."""
-    return list_fields(load_json(arguments))
+def _read_call(name: str, arguments: str) -> tuple[str, list[tuple[str, str]]]:
+    """The label of a call and its arguments' fields; remembered, because its result has the same label."""
+    fields = list_fields(load_json(arguments))
+    return call_label(name, fields), fields
 
 
 def _from_call(name: str, arguments: str) -> list[Found]:
-    fields = _argument_fields(arguments)
-    line, bare = call_label(name, fields), label(name)
+    line, fields = _read_call(name, arguments)
+    bare = label(name)
     found: list[Found] = []
     for key, value in fields:
         if len(value) > VALUE_CHARS:
@@ -249,7 +250,7 @@ def _from_call(name: str, arguments: str) -> list[Found]:
 
 def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
     name, arguments = call or ("tool", "")
-    line = call_label(name, _argument_fields(arguments))
+    line, _ = _read_call(name, arguments)
     text = text.strip()
     if (values := load_json(text)) is not None:
         return _from_fields(list_fields(values), line)
@@ -266,8 +267,13 @@ def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
 
 def _from_fields(fields: list[tuple[str, str]], line: str) -> list[Found]:
     found: list[Found] = []
+    often: dict[str, int] = {}
     for key, value in fields:
-        if len(value) > VALUE_CHARS:
+        number = often[key] = often.get(key, 0) + 1
+        if number > ROWS:  # a listing goes on
+            continue
+        if len(value) > VALUE_CHARS:  # a text in a field, as frameworks wrap the output of a function
+            found += [(field_kind(name, each), line, name, each) for name, each in pairs(value)]
             found += [(Kind.FOUND, line, group_of(word), word) for word in words(value)]
         else:
             found.append((field_kind(key, value), line, key, day_of(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import lru_cache
 from itertools import islice
@@ -14,6 +15,10 @@ from ullage.fitting.values import VALUE_CHARS, clean, is_identifier
 MOST = 96
 """The most fields that are read from one JSON text."""
 
+LITERAL_CHARS = 20_000
+"""A longer text is not read as a Python literal, which takes fifty times as long as JSON."""
+
+_NESTED = frozenset({'{"', "{'"})
 # A key and its value, in JSON that may be cut short or stand inside a string.
 _PAIR = re.compile(r'"([^"\\\n]{1,40})"\s?:\s?(?:"([^"\n]{1,200})"|(-?\d[\d.]*))(?=\s?[,}\]])')
 _NOT_NAME = re.compile(r"[^\w.\-\[\]]+")
@@ -26,8 +31,19 @@ def load_json(text: str) -> Any:
     try:
         value = orjson.loads(text)
     except (orjson.JSONDecodeError, UnicodeEncodeError):
-        return None
+        value = _load_literal(text)
     return value if isinstance(value, dict | list) else None
+
+
+def _load_literal(text: str) -> Any:
+    """Returns the value of a dict or a list as Python prints it: many tools give `str(result)`."""
+    # A text with a backslash is left alone, because an unknown escape would warn.
+    if len(text) > LITERAL_CHARS or not text.startswith(("{'", "[{'", "['")) or "\\" in text:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def scan_fields(text: str, most: int = MOST) -> list[tuple[str, str]]:
@@ -35,8 +51,8 @@ def scan_fields(text: str, most: int = MOST) -> list[tuple[str, str]]:
     if not text.startswith(("{", "[")) or '":' not in text:
         return []
     # A string that contains JSON has its quotation marks escaped.
-    pairs = _PAIR.findall(text.replace('\\"', '"'))
-    return [(name_of(key), clean(string or number)) for key, string, number in pairs[:most]]
+    pairs = islice(_PAIR.finditer(text.replace('\\"', '"')), most)
+    return [(name_of(pair[1]), clean(pair[2] or pair[3])) for pair in pairs]
 
 
 def list_fields(value: Any, most: int = MOST) -> list[tuple[str, str]]:
@@ -47,7 +63,8 @@ def list_fields(value: Any, most: int = MOST) -> list[tuple[str, str]]:
         key, value = stack.pop()
         kind = type(value)  # orjson gives no subclasses
         if kind is str:
-            if len(value) > VALUE_CHARS and (inner := load_json(value.strip())) is not None:
+            is_nested = len(value) > VALUE_CHARS or value[:2] in _NESTED
+            if is_nested and (inner := load_json(value.strip())) is not None:
                 stack.append((key, inner))
             elif value:
                 found.append((key, clean(value) if len(value) <= VALUE_CHARS else value))

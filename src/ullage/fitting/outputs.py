@@ -34,6 +34,9 @@ _WORD = re.compile(rf"(?<![\w{_LETTER}]){_ASCII_WORD.pattern}(?![{_LETTER}])")
 _TELLING = re.compile(r"[0-9_/@.A-Z](?:(?<=[0-9_/@])|(?<=[A-Za-z0-9]\.)(?=[A-Za-z0-9])|(?<=[a-z][A-Z]))")
 _JOINT = re.compile(r"([\w'-]+)[.:]([A-Z][\w'-]*)")
 _STARTERS = frozenset({"finally", "first", "let", "maybe", "next", "note", "perhaps", "sorry", "try"})
+# Sizes, durations and counts say nothing without a name; a longer number may be an id.
+_MEASURE = re.compile(r"[$+-]?[0-9]{1,6}(?:[.,][0-9]+)*(?:[kKMGT]i?[bB]?|[bB]|[num]?s|min|h|x|%)?")
+_METHOD = re.compile(r"\.[a-z]+[A-Z]\w*")  # what is called on a value: `.toLowerCase`
 _HASH = re.compile(r"[0-9a-f]{7,64}")
 _FILE = re.compile(
     r"[\w-][\w.-]*\.(?:bash|cc?|cfg|conf|cpp|cs|css|csv|db|env|exe|gif|go|gz|h|hpp|html?|ini|ipynb|java|jpe?g|jsx?"
@@ -65,10 +68,24 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     for word in dict.fromkeys(pattern.findall(text)):
         if word.isalpha() and word[1:].islower():  # a plain word is the common case
             continue
-        if not telling(word):
-            continue
         bare = word.rstrip(".:-+").lstrip(":")
-        if not 5 <= len(bare) <= VALUE_CHARS or not _is_new(bare, shapes) or _is_joint(bare):
+        if ":" in bare:
+            bare = _without_next(bare)
+        if not 5 <= len(bare) <= VALUE_CHARS:
+            continue
+        # A word has ASCII characters only, and bytes are translated much faster than text.
+        shape = bare.encode().translate(None, _DIGITS)
+        if len(shape) == len(bare):
+            if not telling(word):
+                continue
+        elif is_moment(bare) or _MEASURE.fullmatch(bare):
+            continue
+        else:
+            shape = b"#" if _HASH.fullmatch(bare) else shape
+            seen = shapes[shape] = shapes.get(shape, 0) + 1
+            if seen > ALIKE:  # a listing goes on with the same shape
+                continue
+        if ("." in bare or ":" in bare) and (_is_joint(bare) or _METHOD.fullmatch(bare)):
             continue
         kept.append(bare)
         if len(kept) >= most:
@@ -76,22 +93,14 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     return kept
 
 
-def _is_new(word: str, shapes: dict[bytes, int]) -> bool:
-    """Returns True if a word is among the first few of its shape and is not a time of day."""
-    if not _DIGIT.search(word):
-        return True
-    if is_moment(word):
-        return False
-    # A word has ASCII characters only, and bytes are translated much faster than text.
-    shape = b"#" if _HASH.fullmatch(word) else word.encode().translate(None, _DIGITS)
-    seen = shapes[shape] = shapes.get(shape, 0) + 1
-    return seen <= ALIKE
+def _without_next(word: str) -> str:
+    """Returns a file's name without the word that a search prints behind it: `a.ts:import` is `a.ts`."""
+    path, _, rest = word.partition(":")
+    return path if rest[:1].isalpha() and _FILE.fullmatch(path.rpartition("/")[2]) else word
 
 
 def _is_joint(word: str) -> bool:
     """Returns True if a word is the end of a sentence and the start of the next one, without a space."""
-    if "." not in word and ":" not in word:
-        return False
     joint = _JOINT.fullmatch(word)
     return joint is not None and (joint[2].lower() in stop_words() or joint[2].lower() in _STARTERS)
 

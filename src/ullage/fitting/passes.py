@@ -23,9 +23,9 @@ from ullage.fitting.fields import list_fields, load_json
 from ullage.fitting.pieces import handle_of
 from ullage.fitting.policy import Pass, own_pass
 from ullage.fitting.shorten import cut_middle, error_lines
-from ullage.fitting.units import SHORTEST, call_of, exchanges
+from ullage.fitting.units import SHORTEST, call_of, cuttable, exchanges, outputs_of
 from ullage.intake import kind_of
-from ullage.messages import RESULT_ROLES, text_of
+from ullage.messages import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,9 +88,9 @@ def cut(draft: Draft) -> Iterator[Edit]:
     outputs = [
         (unit, entry)
         for unit in draft.units
-        if unit.step and not unit.pinned
-        for entry in unit.entries[1:]
-        if entry.form not in SHORTEST and entry.given["role"] in RESULT_ROLES
+        if not unit.pinned
+        for entry in cuttable(unit, cut_user=draft.options.policy.cut_user)
+        if entry.form not in SHORTEST
     ]
     sizes = [_in_place(draft, unit, entry)(_content(entry)) for unit, entry in outputs]
     left = draft.options.limit - draft.ceiling + sum([entry.ceiling for _, entry in outputs])
@@ -191,7 +191,7 @@ def _old_outputs(draft: Draft, larger_than: int | None = None) -> Iterable[tuple
         (unit, entry)
         for unit in draft.units
         if unit.loose > larger_than and not unit.pinned and unit.start != last
-        for entry in unit.entries[1:]
+        for entry in outputs_of(unit)
         if entry.size > larger_than
         and entry.form not in SHORTEST
         and (not entry.error or entry.size > policy.max_tokens_per_output)

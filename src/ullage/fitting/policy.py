@@ -64,6 +64,10 @@ class FitPolicy:
     """Number of newest exchanges that are trimmed only if nothing else is left to trim."""
     keep_first_user: bool = True
     """Keep the first user message, the task: in place, or at the head of the digest."""
+    cut_user: bool = False
+    """True for agents that give the output of commands as user messages, such as SWE-agent. A user message
+    behind an assistant message is then an output of that step: it can be shortened, and the newest one is cut
+    in the middle if it is too long. The first user message is the task, and is never shortened so."""
     digest_share: float = 0.3
     """Largest share of the room for the digest; with 0 there is no digest, only the task."""
     recall_share: float = 0.3
@@ -92,7 +96,7 @@ class FitPolicy:
         for name, least in _NUMBERS:
             if name != "max_turns" or self.max_turns is not None:
                 whole_number(getattr(self, name), name, least)
-        for name in ("preserve_errors", "preserve_small_outputs", "keep_first_user", "recall"):
+        for name in ("preserve_errors", "preserve_small_outputs", "keep_first_user", "cut_user", "recall"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(f"{name} is True or False, not {shown(getattr(self, name))}")
         checked_share(self.digest_share, "digest_share", most=0.9)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.fitting.relevance import Index, stems
 from ullage.fitting.result import is_eviction
+from ullage.fitting.talk import is_courtesy, sentences
 from ullage.messages import split_recalled, text_of
 from ullage.text import RECALL_CLOSE, RECALL_OPEN, disarm, split_outputs
 
@@ -48,7 +49,7 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
     r"|\d{4}年\d{1,2}月\d{1,2}日)"
 )
-DATED = 40
+DATED = 60
 """Number of earlier messages that are searched for the date of a message."""
 
 
@@ -73,24 +74,41 @@ class Recall:
         self._last: Done | None = None
         self._chosen: tuple[tuple[Any, ...], Quotation | None] = ((), None)
 
-    def quotation(
-        self, history: Sequence[Message], asked: int, counter: Counter, log: Sequence[Done], room: int
+    def quotation(  # noqa: PLR0917 - the parts of one state, in its order
+        self,
+        history: Sequence[Message],
+        asked: int,
+        counter: Counter,
+        log: Sequence[Done],
+        room: int,
+        task: str = "",
     ) -> Quotation | None:
         """Returns the quotation for the question at the place `asked`; None if nothing bears on it.
 
-        `log` names all that was taken out. The same room gives the same quotation until the log grows.
+        `log` names all that was taken out, and `task` stands in the request already. The same room gives the
+        same quotation until the log grows.
         """
         key = (asked, history[asked]["content"], len(log), log[-1], room)
         if self._chosen[0] != key:
-            index = self._indexed(history, log)
-            ranked = relevant(history, asked, index) if room >= LEAST_TOKENS else ()
-            self._chosen = (key, quote(history, index, ranked, room, lambda text: counter.text(text).ceiling))
+            chosen = None
+            if room >= LEAST_TOKENS:
+                chosen = self._choose(history, asked, counter, self._indexed(history, log), room, task)
+            self._chosen = (key, chosen)
         return self._chosen[1]
+
+    @staticmethod
+    def _choose(  # noqa: PLR0917 - the same
+        history: Sequence[Message], asked: int, counter: Counter, index: Index, room: int, task: str
+    ) -> Quotation | None:
+        ranked = relevant(history, asked, index)
+        if task:
+            ranked = [number for number in ranked if index.passages[number].text.strip() not in task]
+        return quote(history, index, ranked, room, lambda text: counter.text(text).ceiling)
 
     def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
         """Returns the index of the logged messages; reads only what is new since the last call."""
         first = _first_of(len(log))
-        # The end of the log may be of a trim that was worked out and then not made.
+        # The last entries of the log may belong to a trim that was computed and then not committed.
         if first != _first_of(self._read) or (
             self._read and (self._read > len(log) or log[self._read - 1] is not self._last)
         ):
@@ -119,7 +137,8 @@ def relevant(history: Sequence[Message], asked: int, index: Index) -> Sequence[i
     The messages before it give hints. A question that only refers to them, such as "and what did she say
     then?", asks with their words.
     """
-    question = own_words(history[asked])
+    asking = sentences(own_words(history[asked]))
+    question = " ".join([sentence for sentence in asking if not is_courtesy(sentence)])
     query = frozenset(stems(question))
     if not query and not REFERRING.isdisjoint(question.lower().replace("?", " ").split()):
         query = _stems_before(history, asked)

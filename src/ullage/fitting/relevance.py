@@ -36,6 +36,7 @@ READ_CHARS = 12_000
 
 
 _WORD = re.compile(r"[^\W_]+")
+_BLANKS = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalnum()})
 # Thai, Lao, Burmese, Khmer, Japanese and Chinese put no space between words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
@@ -68,7 +69,10 @@ def stop_words() -> frozenset[str]:
 
 def stems(text: str) -> list[str]:
     """Returns the stems of a text's words in order, without stop words."""
-    return list(chain.from_iterable(map(_forms, _WORD.findall(text.lower()))))
+    text = text.lower()
+    # Blanks for all marks and one split find the same words in half the time.
+    found = text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text)
+    return list(chain.from_iterable(map(_forms, found)))
 
 
 @lru_cache(20_000)

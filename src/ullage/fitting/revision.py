@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from ullage.errors import InvalidConversation
 from ullage.fitting.options import end_of
 from ullage.fitting.series import Series
-from ullage.fitting.state import Position, SystemPrompt, Totals
+from ullage.fitting.state import Mark, Position, SystemPrompt, Totals
 from ullage.fitting.trim import with_block
 from ullage.messages import SYSTEM_ROLES, split_content
 
 if TYPE_CHECKING:
     from ullage.fitting.state import FoldState
+    from ullage.fitting.units import Entry, Unit
     from ullage.messages import Message
 
 
@@ -21,25 +22,60 @@ def retract(state: FoldState) -> FoldState:
     history, newest, totals = state.history, state.newest, state.totals
     if not history or newest is None or history[-1]["role"] != "user":
         raise InvalidConversation("only a user's message can be taken back, as the last one")
+    if newest.role == "step":
+        return _without_observation(state, newest)
     place, entry = len(history) - 1, newest.entries[0]
     exchange, steps, _, task = state.position
     started = (each for each in range(place - 1, -1, -1) if history[each]["role"] in {"user", "assistant"})
-    marks = state.marks
     return state._replace(
         history=history.without_last(),
-        marks=marks.without_last() if marks and marks[-1].place == place else marks,
+        marks=_marks_before(state, place),
         units=state.units.without_last(),
         newest=state.units[-1] if state.units else None,
-        totals=Totals(
-            totals.given - entry.tokens,
-            totals.ceiling - entry.ceiling,
-            totals.turns - 1,
-            totals.turn_tokens - entry.tokens,
-            totals.talk - entry.tokens,
-            totals.said - entry.tokens,
-        ),
+        totals=_totals_without(totals, entry, talk=entry.tokens),
         position=Position(exchange - 1, steps, next(started, -1), None if task == place else task),
         is_trimmed=False,
+    )
+
+
+def _without_observation(state: FoldState, step: Unit) -> FoldState:
+    """Returns the state without the observation that ends it; the action before it is an answer again."""
+    place, position = len(state.history) - 1, state.position
+    marks = _marks_before(state, place)
+    mark = marks[-1] if marks and marks[-1].place == step.start else Mark(step.start, False, 0)
+    policy = state.options.policy
+    action = step._replace(
+        role="assistant",
+        entries=step.entries[:-1],
+        step=0,
+        pinned=mark.pin or step.start in policy.pins,
+        priority=mark.priority or policy.priorities.get(step.start, 0),
+        loose=0,
+    )
+    return state._replace(
+        history=state.history.without_last(),
+        marks=marks,
+        newest=action,
+        totals=_totals_without(state.totals, step.entries[-1], talk=0),
+        position=position._replace(steps=position.steps - 1),
+        is_trimmed=False,
+    )
+
+
+def _marks_before(state: FoldState, place: int) -> Series[Mark]:
+    marks = state.marks
+    return marks.without_last() if marks and marks[-1].place == place else marks
+
+
+def _totals_without(totals: Totals, entry: Entry, *, talk: int) -> Totals:
+    """Returns the totals without the last message, of which `talk` tokens were talk."""
+    return Totals(
+        totals.given - entry.tokens,
+        totals.ceiling - entry.ceiling,
+        totals.turns - 1,
+        totals.turn_tokens - entry.tokens,
+        totals.talk - talk,
+        totals.said - entry.tokens,
     )
 
 

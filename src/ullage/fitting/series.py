@@ -54,6 +54,10 @@ class Series(Sequence[T], Generic[T]):
         """Returns a series without the last item."""
         return _share(self._items, max(0, self._length - 1))
 
+    def grew_from(self, other: Series[T]) -> bool:
+        """Returns True if this series is the other one, perhaps with more items at its end."""
+        return self._items is other._items and self._length >= other._length
+
     def __len__(self) -> int:
         return self._length
 

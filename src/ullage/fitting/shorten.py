@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LINE_CHARACTERS = 300  # of one error line
 _ERROR_CHARACTERS = 1_200  # of all of them
 _ERROR_LINES = 2  # from each end, for each mark
-_ENOUGH_LINES = 6  # so many, and the other marks are not looked for
+_ENOUGH_LINES = 6  # after so many lines, the other marks are not searched for
 
 
 def mark_of(tokens: int, handle: str | None) -> str:

@@ -116,7 +116,7 @@ class FoldState(NamedTuple):
     @property
     def live(self) -> tuple[Unit, ...]:
         """All units of a request at this point."""
-        return (*self.units, self.newest) if self.newest is not None else ()
+        return (*self.units[:], self.newest) if self.newest is not None else ()
 
     @property
     def ceiling(self) -> int:

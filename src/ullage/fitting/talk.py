@@ -22,10 +22,11 @@ MOST = 12
 """Most sentences that are kept of one message."""
 
 COURTESIES = frozenset({
-    "absolutely", "amazing", "aw", "awesome", "aww", "bye", "congrats", "congratulations", "cool", "exactly",
-    "glad", "good", "great", "haha", "hello", "hey", "hi", "lol", "nice", "no", "oh", "ok", "okay", "sorry",
-    "sounds", "sure", "thank", "thanks", "totally", "welcome", "whoa", "wonderful",
-    "wow", "yeah", "yep", "yes",
+    "absolutely", "agreed", "amazing", "aw", "awesome", "aww", "bye", "cheers", "congrats",
+    "congratulations", "cool", "exactly", "glad", "good", "goodbye", "great", "haha", "hello", "hey",
+    "hi", "hooray", "lol", "nice", "no", "nope", "oh", "ok", "okay", "sorry", "sounds", "sure", "thank",
+    "thanks", "totally", "welcome", "whoa", "wonderful", "woohoo", "wow", "yay", "yeah", "yep", "yes",
+    "yup",
 })  # fmt: skip
 """First words of courtesies, which carry little information."""
 
@@ -34,6 +35,8 @@ SPECIFIC = re.compile(r"[^\x00-.:-?I\[-^`a-\x7f](?:(?<=[^A-Z])|(?<= [A-Z]))")
 
 # The end of a sentence. It begins with one set of characters, because such a pattern is searched for fastest.
 _STOP = re.compile(r"[.!?…。！？；\n](?:(?<=[。！？；\n])|[\"')\]]*\s+)")
+# Marks of headings, lists and quotations, and the number of a list's item.
+_MARKS = re.compile(r"\s*(?:(?:[#>*•|-]+|\d{1,2}[.)])\s+)*(?:[#>*•|-]*\s*\d{1,2}[.)]\s*$)?")
 _WORD = re.compile(r"[^\W_][\w'’.:/@#-]*")
 # An address, a path or a dotted name, a name in code, a word with digits in it.
 _IDENTIFIER = re.compile(
@@ -52,7 +55,7 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
     r"|\d{4}年\d{1,2}月\d{1,2}日)[\])]?:?\s*"
 )
-_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): (?=\S)")
+_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): +(?=\S)")
 
 
 def sentences(text: str) -> list[str]:
@@ -63,7 +66,12 @@ def sentences(text: str) -> list[str]:
         parts.append(text[at : stop.start() + 1])
         at = stop.end()
     parts.append(text[at:])
-    return [stripped for part in parts if len(stripped := part.strip()) > 2]
+    return [bare for part in parts if len(bare := _without_marks(part.strip())) > 2]
+
+
+def _without_marks(part: str) -> str:
+    """Returns a sentence without the marks of a heading, a list or a quotation in front of it."""
+    return part if part[:1].isalpha() else _MARKS.sub("", part, 1).strip()
 
 
 class Told(NamedTuple):
@@ -92,6 +100,14 @@ def read_speech(text: str) -> list[Told]:
             if not _is_code(s) and information(s) >= LEAST and (short := clean(head_of(s, VALUE_CHARS)))
         ]
     return found if len(found) <= MOST else found[: MOST - 3] + found[-3:]
+
+
+def is_courtesy(sentence: str) -> bool:
+    """Returns True for a statement that only greets, thanks or agrees: it names nothing and asks nothing."""
+    first = _WORD.search(sentence)
+    if first is None or sentence[-1:] in "?？" or "?" in sentence:
+        return False
+    return first[0].lower().rstrip(".") in COURTESIES and not SPECIFIC.search(sentence, first.end())
 
 
 def _is_code(sentence: str) -> bool:

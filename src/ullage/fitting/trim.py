@@ -10,14 +10,12 @@ from ullage.fitting.digest import STEADY, Taken, absorb, expected, task_block, w
 from ullage.fitting.passes import find_pass
 from ullage.fitting.pieces import handle_of, piece_of
 from ullage.fitting.shorten import cut_middle
-from ullage.fitting.units import Entry, Unit, call_of, first_system, loose
-from ullage.messages import RESULT_ROLES, arguments_text, calls_of, split_content, split_recalled, text_of
+from ullage.fitting.units import Entry, Unit, call_of, first_system, loose, outputs_of
+from ullage.messages import arguments_text, calls_of, split_content, split_recalled, text_of
 from ullage.text import split_outputs
 from ullage.tokens import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ullage.fitting.draft import Draft, Edit
     from ullage.fitting.policy import Pass
     from ullage.fitting.series import Done
@@ -40,7 +38,8 @@ def trim(draft: Draft) -> Draft:
 def _setting_aside(draft: Draft) -> Draft:
     """Returns the draft with the expected cost of the digest, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
-    digest = expected(draft.digest, draft.digest_room, _block_cost(draft), steady=draft.steady)
+    now = system - draft.prompt_ceiling
+    digest = expected(draft.digest, draft.digest_room, now, steady=draft.steady)
     return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
@@ -165,13 +164,13 @@ class _Work:
 
 def _taken(unit: Unit, entry: Entry) -> Taken:
     message = entry.given
-    is_result = message["role"] in RESULT_ROLES
+    is_output = any(entry.place == each.place for each in outputs_of(unit))
     return Taken(
-        role="tool" if is_result else message["role"],
+        role="tool" if is_output else message["role"],
         text=text_of(message.get("content")),
         order=entry.place,
         calls=tuple([(call["function"]["name"], arguments_text(call)) for call in calls_of(message)]),
-        call=call_of(unit, entry) if is_result else None,
+        call=call_of(unit, entry) if is_output else None,
     )
 
 
@@ -196,9 +195,11 @@ def _with_digest(draft: Draft) -> Draft:
     counter, limit = draft.options.counter, draft.options.limit
     bare = draft.ceiling - draft.set_aside
     room = min(draft.digest_room, limit - bare)
+    place = _BlockPlace(draft.units, counter)
+    measure = draft.measure if draft.digest_room < STEADY else place.measure
     while True:
-        block, known = write(digest, room, _block_cost(draft), steady=draft.steady)
-        units, added = _with_block(draft.units, block, counter)
+        block, known = write(digest, room, measure, steady=draft.steady)
+        units, added = place.put(block)
         ceiling = bare + added.ceiling
         if ceiling <= limit or not block:
             return draft._replace(
@@ -212,15 +213,26 @@ def _with_digest(draft: Draft) -> Draft:
         room -= max(16, ceiling - limit)
 
 
-def _block_cost(draft: Draft) -> Callable[[str], int]:
-    """Returns the function that tells the most that a block costs.
+class _BlockPlace:
+    """The place of the block in a request. It keeps its last result: the block that fits is put there.
 
     A large block is counted where it will stand: then the count of the whole message is known as well.
     """
-    if draft.digest_room < STEADY:
-        return draft.measure
-    units, counter = draft.units, draft.options.counter
-    return lambda block: _with_block(units, block, counter)[1].ceiling
+
+    def __init__(self, units: tuple[Unit, ...], counter: Counter) -> None:
+        self._units = units
+        self._counter = counter
+        self._last: tuple[str | None, tuple[tuple[Unit, ...], Cost]] = (None, (units, Cost(0, 0)))
+
+    def put(self, block: str) -> tuple[tuple[Unit, ...], Cost]:
+        """Returns the units with the block, and the cost that it adds."""
+        if self._last[0] != block:
+            self._last = (block, _with_block(self._units, block, self._counter))
+        return self._last[1]
+
+    def measure(self, block: str) -> int:
+        """Returns the most that the block costs."""
+        return self.put(block)[1].ceiling
 
 
 def _has_digest(draft: Draft) -> bool:

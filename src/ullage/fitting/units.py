@@ -1,7 +1,8 @@
 """Units and exchanges. Fitting removes only whole units, so the result is always valid.
 
 A step (an assistant message with calls, and all their results) is one unit, every other message is a
-unit of its own. An exchange is a user message and all messages up to the next one.
+unit of its own. An exchange is a user message and all messages up to the next one. With `FitPolicy.cut_user`,
+an assistant message and the user message behind it are a step too: an action and its observation.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.messages import answered_id, arguments_text, calls_of
+from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of
+from ullage.tokens.request_count import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 SHORTEST = frozenset({"age", "errors", "placeholder"})
 """The forms of a tool result that cannot be shortened further."""
+
+
+OBSERVATION = ("output", "")
+"""The name and the arguments that stand for the call of an observation, which has none."""
 
 
 class Entry(NamedTuple):
@@ -31,9 +37,9 @@ class Entry(NamedTuple):
     ceiling: int
     given: Message
     size: int = 0
-    """The tokens of a tool result's content as it was given."""
+    """The tokens of an output's content as it was given."""
     error: bool = False
-    """True for a tool result that reports an error, unless it is small."""
+    """True for an output that reports an error, unless it is small."""
     form: str = ""
     """The kind of the last change to the message; empty if it is unchanged."""
 
@@ -86,8 +92,26 @@ def exchanges(units: Iterable[Unit]) -> Iterator[list[Unit]]:
         yield list(group)
 
 
+def outputs_of(unit: Unit) -> tuple[Entry, ...]:
+    """Returns the outputs of a step: the results of its calls, or the observation behind its action."""
+    if not unit.step:
+        return ()
+    if not calls_of(unit.entries[0].given):
+        return unit.entries[1:2]
+    return tuple([entry for entry in unit.entries[1:] if entry.given["role"] in RESULT_ROLES])
+
+
+def cuttable(unit: Unit, *, cut_user: bool) -> tuple[Entry, ...]:
+    """Returns the messages whose middle may go if nothing else helps: outputs, and perhaps a question."""
+    if unit.role == "user" and cut_user:
+        return unit.entries[:1] if is_plain(unit.entries[0].given) else ()
+    return tuple([entry for entry in outputs_of(unit) if entry.size])
+
+
 def call_of(unit: Unit, entry: Entry) -> tuple[str, str]:
-    """Returns the name and the arguments of the call that a result of this step answers."""
+    """Returns the name and the arguments of the call that an output of this step answers."""
+    if entry.given["role"] not in RESULT_ROLES:
+        return OBSERVATION
     wanted = answered_id(entry.given)
     same = [call for call in calls_of(unit.entries[0].given) if call["id"] == wanted]
     # If an id is reused within the step, results stand in the order of their calls.

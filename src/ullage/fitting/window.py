@@ -16,7 +16,7 @@ from ullage.fitting.fold_path import FoldPath
 from ullage.fitting.options import Extras, make_options, remake_options
 from ullage.fitting.policy import FitPolicy, checked_policy
 from ullage.fitting.recall import Recall
-from ullage.fitting.request import count_request, make_request
+from ullage.fitting.request import LastRequest, count_request, make_request
 from ullage.fitting.result import with_originals
 from ullage.fitting.revision import renew, retract
 from ullage.fitting.state import FoldState, empty_state
@@ -77,7 +77,7 @@ class Window:
     @state.setter
     def state(self, state: FoldState) -> None:
         self._revise(state)
-        self._recall = Recall()
+        self._recall, self._last_request = Recall(), LastRequest()
 
     def _revise(self, state: FoldState) -> None:
         """Goes on from a state that was not reached by one more message."""
@@ -178,7 +178,7 @@ class Window:
         self._revise(retract(self.state))
 
     def renew(self, message: Message) -> None:
-        """Puts `message` in the place of the first one, a system message: from here on, and not before."""
+        """Replaces the first message, a system message, by `message`; trims that were made before stay."""
         self._revise(renew(self.state, copied(read_message(message, 0))))
 
     def compact(self, share: float) -> None:
@@ -189,7 +189,7 @@ class Window:
         """The request to send now; raises ContextOverflowError if its mandatory part does not fit."""
         state = self.state
         trimmed = None if state.waiting else self._path.trimmed()
-        fitted = make_request(state, self._recall, trimmed)
+        fitted = make_request(state, self._recall, self._last_request, trimmed)
         return fitted if self._given is None else with_originals(fitted, self._given)
 
     def count(self) -> Count:
@@ -253,7 +253,7 @@ def fit(  # noqa: PLR0917 - callers hand on a request's own three, in the order 
     for index, each in enumerate(given):
         # No copy: nobody can change the message before this returns.
         state = fold.append(state, read_message(each, index))
-    fitted = with_originals(make_request(state, Recall()), given)
+    fitted = with_originals(make_request(state, Recall(), LastRequest()), given)
     if origins is None:
         return fitted
     sources = [None if source is None else origins[source] for source in fitted.sources]

@@ -17,8 +17,8 @@ NAME = "ullage"
 PLACEHOLDER = "ullage"
 """A key for agents that do not start without one; the gateway's own upstream key replaces it."""
 CLAIMED_WINDOW = 1_000_000
-"""The window that agents are told. The gateway keeps their requests inside the real one, so their own
-compaction, which loses more, stays quiet."""
+"""The window that agents are configured for. The gateway keeps their requests inside the real one, so that
+their own compaction, which loses more, does not start."""
 CLAIMED_OUTPUT = 32_000
 
 
@@ -55,7 +55,7 @@ class Agent(NamedTuple):
     install: str = ""
     """The command that installs it."""
     needs_model: bool = False
-    """True if it must be told a model's name."""
+    """True if it needs a model's name."""
 
 
 def _claude(aim: Aim) -> Launch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +12,7 @@ import orjson
 from ullage.broker.http import Transport
 from ullage.errors import UllageError
 from ullage.gateway import relay
+from ullage.gateway.activity import Activity
 from ullage.gateway.bill import GatewayBill
 from ullage.gateway.conversations import Conversations
 from ullage.gateway.exchange import Exchange
@@ -18,9 +20,19 @@ from ullage.gateway.gate import Gate
 from ullage.gateway.metrics import Metrics
 from ullage.gateway.model_list import find_model, list_models
 from ullage.gateway.openapi import document
+from ullage.gateway.page.site import PAGE_ROUTES, Page, wants_page
 from ullage.gateway.preparation import CallRoute, Preparation
+from ullage.gateway.recall import GatewayRecall
 from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
-from ullage.gateway.request import ClientConnection, Disconnected, parse_object, read_body, received
+from ullage.gateway.request import (
+    MOST_HEADERS,
+    ClientConnection,
+    Disconnected,
+    parse_object,
+    read_body,
+    received,
+)
+from ullage.gateway.signals import Signals
 from ullage.gateway.token_counts import COUNT_PATHS, TokenCounts
 from ullage.gateway.upstream_counts import UpstreamCounts
 from ullage.gateway.upstreams import Upstreams
@@ -30,6 +42,7 @@ if TYPE_CHECKING:
 
     from ullage.config import Settings
     from ullage.gateway.request import Message, Receive, Received, Send
+    from ullage.gateway.telemetry import Telemetry
     from ullage.gateway.upstream import Upstream
     from ullage.store import Store
     from ullage.target import ApiName
@@ -75,18 +88,35 @@ class App:
     """The gateway as an ASGI application."""
 
     def __init__(
-        self, settings: Settings, kept: Store, table: Mapping[str, Upstream], *, is_open: bool = False
+        self,
+        settings: Settings,
+        kept: Store,
+        table: Mapping[str, Upstream],
+        *,
+        is_open: bool = False,
+        keep_bodies: bool = False,
+        offers_recall: bool = False,
+        telemetry: Telemetry | None = None,
     ) -> None:
-        """Takes the parts; `is_open` lets all programs on this machine in, even if keys exist."""
+        """Takes the parts.
+
+        `is_open` lets all programs on this machine in, even if keys exist. `keep_bodies` keeps the texts of
+        changed messages for the page. `offers_recall` offers the recall tool to callers without a key; each
+        key says that for itself. `telemetry` is OpenTelemetry; None if it is off.
+        """
         self._settings = settings
         self._kept = kept
         self._table = table
         self._closing = AsyncExitStack()
         self._is_ready = False
         self.metrics = Metrics()
+        self._telemetry = telemetry
         self._conversations = Conversations()
         self._transport = Transport()
+        self._recall = GatewayRecall(is_open=offers_recall)
         self._gate = Gate(None if is_open else kept.keys)
+        self._activity = Activity(keep_bodies=keep_bodies)
+        self._page = Page(settings, kept, self._gate, self._activity)
 
     async def open(self) -> None:
         """Opens the connections to the upstreams and the bill."""
@@ -102,19 +132,28 @@ class App:
                 self._upstreams,
                 self._conversations,
                 counts,
+                self._recall,
                 reserved_output=self._settings.context.reserved_output,
             ),
             transport=self._transport,
             bill=self._bill,
             gate=self._gate,
-            metrics=self.metrics,
+            activity=self._activity,
+            signals=Signals(self.metrics, self._telemetry),
+            recall=self._recall,
         )
         self._is_ready = True
+
+    def end_streams(self) -> None:
+        """Ends the streams to open pages, which would go on for ever."""
+        self._activity.close()
 
     async def close(self) -> None:
         """Closes what `open` opened; all calls are booked then."""
         self._is_ready = False
         await self._closing.aclose()
+        if self._telemetry is not None:
+            await asyncio.to_thread(self._telemetry.close)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -148,6 +187,7 @@ class App:
     async def _refuse(self, error: Refused, request: Received, api: ApiName | None, send: Outlet) -> None:
         self.metrics.add("ullage_refused_total", api or "none", error.kind)
         self.metrics.add("ullage_requests_total", api or "none", str(KINDS[error.kind].status))
+        self._activity.refuse(request, api, error)
         if send.is_begun:  # only the bill failed, after the whole answer
             sys.stderr.write(f"ullage: request {request.id}: {error.message}\n")
             await relay.end(send)
@@ -194,12 +234,19 @@ class App:
         await self._send(GatewayAnswer(200, JSON, orjson.dumps(told)), request, send)
 
     async def front(self, connection: ClientConnection) -> None:
-        """Answers the probe with which clients begin."""
+        """Answers the probe with which clients begin; a browser gets the page."""
         request, _, send = connection
+        if wants_page(request):
+            await self._page.answer(connection)
+            return
         await self._gate.admit(request)
         await self._send(
             GatewayAnswer(200, TEXT, b"Ullage gateway: /openapi.json describes it\n"), request, send
         )
+
+    async def page(self, connection: ClientConnection) -> None:
+        """Answers a request of the page."""
+        await self._page.answer(connection)
 
     async def health(self, connection: ClientConnection) -> None:
         """Answers that the process runs."""
@@ -238,6 +285,7 @@ ROUTES: Mapping[str, HttpRoute] = {
     **VERSIONED,
     **{VERSION + path: route for path, route in VERSIONED.items()},
     "/tokenize": HttpRoute("POST", App.tokenize),
+    **{path: HttpRoute(route.method, App.page) for path, route in PAGE_ROUTES.items()},
     "/": HttpRoute("GET", App.front),
     "/healthz": HttpRoute("GET", App.health),
     "/readyz": HttpRoute("GET", App.ready),
@@ -265,11 +313,14 @@ def _found(request: Received) -> tuple[HttpRoute | None, ApiName | None]:
 
 
 def _checked(route: HttpRoute | None, request: Received) -> HttpRoute:
-    """Returns the route; refuses an unknown path and a wrong method."""
+    """Returns the route; refuses an unknown path, a wrong method and too many headers."""
+    if request.is_cut:
+        raise Refused("invalid", f"the request has more than {MOST_HEADERS} headers: send fewer")
     if route is None:
         raise Refused("path", f"Unknown request URL: {request.method} {request.path[:200]}")
     if request.method != route.method:
-        raise Refused("method", f"{request.path} takes {route.method}, not {request.method}")
+        allowed = "GET, HEAD" if route.method == "GET" else route.method
+        raise Refused("method", f"{request.path} takes {allowed}, not {request.method[:20]}", allowed=allowed)
     return route
 
 

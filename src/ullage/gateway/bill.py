@@ -1,21 +1,27 @@
 """The bill: every call is reserved before it is sent and settled after it, on a thread of its own.
 
 The store is synchronous and may wait for other processes. One thread does all of its work in order, so the
-event loop never waits for a disk.
+event loop never waits for a disk. Calls that no cap concerns are booked together, a moment later.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ullage.categories import MAIN
+from ullage.cost.book import Account
+from ullage.cost.ledger import day_of
 from ullage.errors import NotBooked
+from ullage.gateway.uncapped import UncappedCalls
 from ullage.session.accounts import ledger_for
 from ullage.tokens import counter_for
 from ullage.turn.plausibility import OwnCount, believable
+from ullage.usage import entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OFF_LOOP = 64 * 1024
+"""Most bytes of an answer whose usage is read on the event loop."""
 BYTES_A_TOKEN = 400
 """Bytes of an answer for one token, its event included. An answer with fewer tokens by its own figure is
 counted here, because some servers report nothing, or 0."""
@@ -54,7 +62,7 @@ class Charge:
 
 
 class Held(NamedTuple):
-    """A call that may be made."""
+    """A call that is within all caps and whose worst case is reserved."""
 
     charge: Charge
     ledger: Ledger | None = None
@@ -78,6 +86,7 @@ class GatewayBill:
         self._settings = settings
         self._kept = kept
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ullage-bill")
+        self._uncapped = UncappedCalls(kept, self._thread)
 
     async def reserve(self, charge: Charge) -> Held:
         """Reserves the worst case of a call; raises BudgetExceeded if it could exceed a cap."""
@@ -101,10 +110,20 @@ class GatewayBill:
         Raises StoreError if the store cannot be written. NotBooked is no error here: the store writes the
         entry as soon as it can.
         """
-        return await self._to_the_end(partial(self._settle, held, tally))
+        if held.ledger is not None:
+            return await self._to_the_end(partial(self._settle, held, tally))
+        charge = held.charge
+        if tally.size > OFF_LOOP:
+            usage, estimated = await self._to_the_end(partial(_used, charge, tally))
+        else:
+            usage, estimated = _used(charge, tally)
+        entry = entry_of(usage, usage.cost, charge.count.tokens, estimated=bool(estimated))
+        self._uncapped.add(_account(charge), entry)
+        return BookedCall(usage, estimated, usage.cost)
 
     def close(self) -> None:
         """Waits until all is booked."""
+        self._uncapped.close()
         self._thread.shutdown(wait=True)
 
     async def _to_the_end(self, work: Callable[[], T]) -> T:
@@ -126,11 +145,11 @@ class GatewayBill:
                 self._thread.submit(held.ledger.release, held.reservation)
 
     def _settle(self, held: Held, tally: Tally) -> BookedCall:
-        usage, estimated = _used(held.charge, tally)
-        if held.ledger is not None:
-            return _booked(held, usage, estimated)
-        with self._kept.transaction():
-            return _booked(self._reserve(held.charge), usage, estimated)
+        return _booked(held, *_used(held.charge, tally))
+
+
+def _account(charge: Charge) -> Account:
+    return Account(charge.session, charge.model, MAIN, charge.project, day_of(time.time()))
 
 
 def _booked(held: Held, usage: Usage, estimated: tuple[str, ...]) -> BookedCall:

@@ -1,8 +1,8 @@
 """Conversations: which requests belong together, and the window of each conversation.
 
-A client sends its whole history each time. The window of a conversation remembers what it has read, so that a
-request costs what is new in it. The memory is bounded: a window that was forgotten is made again from the
-history, with the same result.
+A client sends its whole history each time. The window of a conversation remembers the messages that it has
+read, so that a request costs no more than its new messages. The memory is bounded: a window that was
+forgotten is made again from the history, with the same result.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import orjson
 
 from ullage.errors import ContextOverflowError
 from ullage.fitting.body import RequestWindow
+from ullage.gateway.fit_policy import POLICY
+from ullage.gateway.prefix import PrefixReuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from ullage.fitting import FitPolicy
     from ullage.fitting.body import FittedRequest
     from ullage.gateway.request import Received
     from ullage.target import ApiName, Target
@@ -31,8 +34,13 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 """Most conversations that are remembered; the one that was used longest ago is forgotten first."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Most bytes of the longest requests of all remembered conversations. Their windows need about three times as
+much memory."""
 OFF_LOOP = 64 * 1024
 """Most new bytes of a request that are fitted on the event loop; more are fitted in a thread."""
+CLOSE = 0.02
+"""A new factor that changes the limit by a smaller share is not worth reading the history again."""
 
 SESSION_HEADERS = (
     "x-claude-code-session-id",
@@ -65,6 +73,8 @@ class Identity(NamedTuple):
     name: str
     """The hash of the session's name and of the first user message; without a session, of the whole
     beginning. A session may have several conversations at once: its title, its subagents."""
+    rules: str = ""
+    """The name of the policy that its requests are fitted with."""
 
 
 def identify(
@@ -75,6 +85,7 @@ def identify(
     caller: str,
     target: Target,
     limit: int,
+    rules: str = "",
 ) -> Identity:
     """Returns the identity of a request's conversation."""
     session = session_of(request, body)
@@ -82,7 +93,7 @@ def identify(
     if not session:
         parts += [body.get(name) for name in BEGINNING[api]]
     name = hashlib.blake2b(orjson.dumps(parts), digest_size=16).hexdigest()
-    return Identity(caller, target, limit, name)
+    return Identity(caller, target, limit, name, rules)
 
 
 def session_of(request: Received, body: Mapping[str, Any]) -> str:
@@ -109,19 +120,30 @@ def _first_messages(messages: Any) -> Any:
 class Conversation:
     """The window of one conversation, which one request at a time may use.
 
-    The window keeps its factor after its first trim, so that later requests begin with the same bytes. Up to
-    then nothing is changed, and each trim is first tried with the newest factor.
+    Between two trims the window keeps its factor, so that each request begins with the bytes of the one
+    before. A trim changes nearly all of them anyway, so it is made with the newest factor.
     """
 
-    def __init__(self, api: ApiName, identity: Identity, newest: NewestFactor) -> None:
+    def __init__(
+        self, api: ApiName, identity: Identity, newest: NewestFactor, policy: FitPolicy = POLICY
+    ) -> None:
         self._window = RequestWindow(
-            api, model=identity.target, limit=identity.limit, factor=newest(identity.target)
+            api,
+            model=identity.target,
+            limit=identity.limit,
+            policy=policy,
+            factor=newest(identity.target),
         )
         self._target = identity.target
         self._newest = newest
+        self._limit = identity.limit
         self._lock = asyncio.Lock()
-        self._is_trimmed = False
+        self._prefix = PrefixReuse()
+        self.reused: float | None = None
+        """Share of the last request that the one before began with, by our count; None for the first one."""
         self._size = 0
+        self.was_cut = False
+        """True once a request of this conversation was changed, and ever after."""
 
     @property
     def factor(self) -> Factor:
@@ -133,9 +155,10 @@ class Conversation:
         async with self._lock:
             is_long = size - self._size > OFF_LOOP
             self._size = max(self._size, size)
-            if is_long:
-                return await asyncio.to_thread(self._fit, body)
-            return self._fit(body)
+            fitted = await asyncio.to_thread(self._fit, body) if is_long else self._fit(body)
+            self.was_cut = self.was_cut or fitted.changed
+            self.reused = self._prefix.share(fitted.fitted)
+            return fitted
 
     def _fit(self, body: dict[str, Any]) -> FittedRequest:
         try:
@@ -144,38 +167,53 @@ class Conversation:
             if (newest := self._newest(self._target)) == self.factor:
                 raise
         else:
-            if self._is_trimmed or not fitted.changed:
-                return fitted
-            if (newest := self._newest(self._target)) == self.factor:
-                self._is_trimmed = True
+            if not fitted.fitted.record.pending or not self._differs(newest := self._newest(self._target)):
                 return fitted
         self._window.factor = newest
-        fitted = self._window.fit(body)
-        self._is_trimmed = fitted.changed
-        return fitted
+        return self._window.fit(body)
+
+    def _differs(self, newest: Factor) -> bool:
+        """Returns True if this factor leaves clearly more or less room."""
+        room = self.factor.limit(self._limit)
+        return abs(newest.limit(self._limit) - room) > CLOSE * room
 
 
 class Conversations:
     """The conversations that are remembered."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
+        self._most_bytes = most_bytes
         self._known: OrderedDict[Identity, Conversation] = OrderedDict()
+        self._sizes: dict[Identity, int] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, api: ApiName, identity: Identity, newest: NewestFactor) -> Conversation:
-        """Returns a conversation; makes it if it is not known."""
+    def get(
+        self,
+        api: ApiName,
+        identity: Identity,
+        newest: NewestFactor,
+        policy: FitPolicy = POLICY,
+        *,
+        size: int = 0,
+    ) -> Conversation:
+        """Returns the conversation of a request of `size` bytes; a new one has this policy."""
         found = self._known.get(identity)
         if found is None:
-            found = self._known[identity] = Conversation(api, identity, newest)
-            if len(self._known) > self._most:
-                self._known.popitem(last=False)
+            found = self._known[identity] = Conversation(api, identity, newest, policy)
         else:
             self._known.move_to_end(identity)
+        before = self._sizes.get(identity, 0)
+        self._sizes[identity] = max(before, size)
+        self._bytes += self._sizes[identity] - before
+        while len(self._known) > self._most or (self._bytes > self._most_bytes and len(self._known) > 1):
+            self.forget(next(iter(self._known)))
         return found
 
     def forget(self, identity: Identity) -> None:
-        """Forgets a conversation, because its counts have proved too low."""
+        """Forgets a conversation: its counts have proved too low, or others need the room."""
         self._known.pop(identity, None)
+        self._bytes -= self._sizes.pop(identity, 0)

@@ -6,7 +6,6 @@ What is not changed goes upstream as the bytes that came, and the answer comes b
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,19 +13,30 @@ from ullage.broker.refusals import refusal
 from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.bill import Charge
+from ullage.gateway.delivery import deliver_stream, deliver_whole
+from ullage.gateway.figures import GONE, Ending
+from ullage.gateway.headers import answer_headers, request_headers, stream_headers
+from ullage.gateway.refusals import Refused, event, kind_of_status, refused
 from ullage.gateway.request import Disconnected, read_body
+from ullage.gateway.rounds import AnswerRounds
+from ullage.gateway.signals import CallEnd
 from ullage.gateway.tally import Tally
-from ullage.gateway.upstream import address_of, returned_headers, sent_headers
+from ullage.gateway.translated_answer import check_streamed, deliver_translated, translated_error
+from ullage.gateway.upstream import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ullage.broker.http import Reply, Transport
+    from ullage.gateway.activity import Activity
+    from ullage.gateway.answer_filter.shared import RecallCall
     from ullage.gateway.bill import BookedCall, GatewayBill, Held
+    from ullage.gateway.delivery import Delivered
     from ullage.gateway.gate import Caller, Gate
-    from ullage.gateway.metrics import Metrics
     from ullage.gateway.preparation import CallRoute, Outgoing, Preparation
-    from ullage.gateway.request import ClientConnection, Received
+    from ullage.gateway.recall import GatewayRecall
+    from ullage.gateway.request import ClientConnection
+    from ullage.gateway.signals import CallSignals, Signals
 
 REFUSALS = frozenset({400, 413, 422})
 """The statuses with which servers refuse a request that is too long."""
@@ -50,6 +60,21 @@ class Arrived(NamedTuple):
     body: bytes | None
     """None for a stream, which the client has already."""
     is_broken: bool = False
+    recalls: Sequence[RecallCall] = ()
+    """The recall calls in the answer."""
+    goes_on: bool = False
+    """True if the model is asked again with the results of its recalls."""
+
+
+class Asking(NamedTuple):
+    """A client's request, and the rounds of its answer."""
+
+    connection: ClientConnection
+    call: CallRoute
+    caller: Caller
+    raw: bytes
+    rounds: AnswerRounds
+    signals: CallSignals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +85,9 @@ class Exchange:
     transport: Transport
     bill: GatewayBill
     gate: Gate
-    metrics: Metrics
+    activity: Activity
+    signals: Signals
+    recall: GatewayRecall
 
     async def run(self, connection: ClientConnection, call: CallRoute) -> None:
         """Answers one request.
@@ -68,58 +95,98 @@ class Exchange:
         Raises Refused, UllageError or Disconnected if no answer has begun; a stream that has begun ends with
         an error event instead.
         """
+        with self.signals.call(call.api, connection.request) as signals:
+            await self._run(connection, call, signals)
+
+    async def _run(self, connection: ClientConnection, call: CallRoute, signals: CallSignals) -> None:
         request = connection.request
         caller = await self.gate.admit(request)
         raw = await read_body(request, connection.receive)
+        signals.received()
+        asking = Asking(connection, call, caller, raw, AnswerRounds(call.api), signals)
+        while True:
+            try:
+                sending, arrived = await self._asked(asking)
+            except (Refused, UllageError) as error:
+                if not asking.rounds.is_begun:
+                    raise
+                await _break_off(connection, call, error)
+                return
+            await self._book(asking, sending, arrived)
+            if arrived.recalls:
+                await self._recalled(call, sending.outgoing, arrived)
+            if not arrived.goes_on:
+                break
+            asking.rounds.next()
+        await _finish(connection, sending.outgoing, asking.rounds, arrived)
+
+    async def _asked(self, asking: Asking) -> tuple[Sending, Arrived]:
+        """Sends the request of one round; again if the upstream finds it too long."""
+        connection, call, caller, raw, rounds, signals = asking
         for attempt in range(MOST_TRIES):
-            outgoing = await self._prepared(request, call, caller, raw)
-            headers = sent_headers(outgoing.upstream, request, call.api, own_key=caller.own_key)
+            outgoing = await self.preparation.prepare(connection.request, call, caller, raw)
+            signals.prepared()
+            headers = {**request_headers(outgoing, connection.request, caller), **signals.headers}
             held = await self.bill.reserve(_charge(outgoing, caller))
-            arrived = await self._answered(connection, call, Sending(outgoing, headers, held))
+            sending = Sending(outgoing, headers, held)
+            arrived = await self._answered(connection, call, sending, rounds)
             too_long = _overflow(arrived)
             if too_long is None or attempt == MOST_TRIES - 1 or not call.is_fitted:
                 break
             await self.bill.release(held)
             self.preparation.refuse(outgoing, too_long.reported)
             await asyncio.to_thread(self.preparation.save, outgoing.target)
-        settled = await self._settled(outgoing, held, arrived)
-        self._measure(call, outgoing, settled, arrived)
-        await _finish(connection, outgoing, settled, arrived)
+        return sending, arrived
 
-    async def _prepared(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
-        begun = time.perf_counter()
-        outgoing = await self.preparation.prepare(request, call, caller, raw)
-        self.metrics.add("ullage_overhead_seconds_total", call.api, by=time.perf_counter() - begun)
-        return outgoing
+    async def _book(self, asking: Asking, sending: Sending, arrived: Arrived) -> None:
+        """Books one round, measures it, and shows it on the page."""
+        outgoing, status = sending.outgoing, arrived.reply.status
+        settled = await self._settled(outgoing, sending.held, arrived)
+        asking.rounds.book(settled)
+        asking.signals.finished(outgoing, settled, CallEnd(status, arrived.tally.begun, arrived.is_broken))
+        self.activity.record(asking.connection.request, outgoing, _ending(arrived, settled))
 
-    async def _answered(self, connection: ClientConnection, call: CallRoute, sending: Sending) -> Arrived:
+    async def _recalled(self, call: CallRoute, outgoing: Outgoing, arrived: Arrived) -> None:
+        """Answers the recall calls of the model."""
+        self.signals.metrics.add("ullage_recall_calls_total", call.api, by=len(arrived.recalls))
+        await self.recall.answer(
+            outgoing.asked, call.api, outgoing.identity, outgoing.fitted, arrived.recalls
+        )
+
+    async def _answered(
+        self, connection: ClientConnection, call: CallRoute, sending: Sending, rounds: AnswerRounds
+    ) -> Arrived:
         """Sends the request and returns its answer; however it ends, the reservation ends with it."""
         request, receive, send = connection
-        outgoing = sending.outgoing
-        upstream = outgoing.upstream
+        outgoing, upstream = sending.outgoing, sending.outgoing.upstream
         tally: Tally | None = None
         try:
-            url = address_of(upstream, call.path, request.query)
+            query = "" if outgoing.is_translated else request.query
+            url = address_of(upstream, outgoing.path(call), query)
             async with (
                 relay.stopped_with_client(receive),
                 self.transport.post(url, sending.headers, outgoing.data, upstream.endpoint.timeouts) as reply,
             ):
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
-                tally = Tally(call.api, streamed=streamed)
+                tally = Tally(outgoing.api, streamed=streamed)
                 if not streamed:
-                    return Arrived(reply, tally, await relay.read_whole(reply, tally))
-                told = returned_headers(reply.headers) | own_headers(request, outgoing)
-                await relay.start(send, reply.status, told)
-                failure = await relay.stream(reply, send, tally, call.api, request.id)
-                return Arrived(reply, tally, None, is_broken=failure is not None)
+                    check_streamed(reply, outgoing)
+                    return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
+                if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
+                    await relay.start(send, reply.status, stream_headers(reply, request, outgoing))
+                    rounds.is_begun = True
+                deliver = deliver_translated if outgoing.is_translated else deliver_stream
+                return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
         except BaseException as error:
             await self._abandon(call, sending.held, tally, error)
+            if isinstance(error, Disconnected):
+                self.activity.record(request, outgoing, Ending(GONE))
             raise
 
     async def _abandon(self, call: CallRoute, held: Held, tally: Tally | None, error: BaseException) -> None:
         """Ends the reservation of a call without a whole answer: it may be charged if it was sent."""
         if isinstance(error, Disconnected):
-            self.metrics.add("ullage_clients_gone_total", call.api)
+            self.signals.metrics.add("ullage_clients_gone_total", call.api)
         if tally is None and isinstance(error, UllageError) and not getattr(error, "sent", False):
             await self.bill.release(held)
             return
@@ -136,65 +203,42 @@ class Exchange:
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         return settled
 
-    def _measure(
-        self, call: CallRoute, outgoing: Outgoing, settled: BookedCall | None, arrived: Arrived
-    ) -> None:
-        add, api = self.metrics.add, call.api
-        add("ullage_requests_total", api, str(arrived.reply.status))
-        if settled is not None:
-            add("ullage_prompt_tokens_total", api, by=settled.usage.prompt)
-            add("ullage_completion_tokens_total", api, by=settled.usage.completion)
-            if settled.estimated:
-                add("ullage_estimated_total", api)
-        if arrived.is_broken:
-            add("ullage_broken_streams_total", api)
-        if outgoing.unread:
-            add("ullage_unread_total", api)
-        if outgoing.is_lowered:
-            add("ullage_lowered_outputs_total", api)
-        fitted = outgoing.fitted
-        if fitted is not None and fitted.changed:
-            add("ullage_removed_tokens_total", api, by=max(0, fitted.tokens_before - fitted.tokens_after))
-            add("ullage_dropped_messages_total", api, by=fitted.dropped)
-            add("ullage_truncated_messages_total", api, by=fitted.truncated)
-            add("ullage_recalled_total", api, by=len(fitted.recalled))
-
 
 async def _finish(
-    connection: ClientConnection, outgoing: Outgoing, settled: BookedCall | None, arrived: Arrived
+    connection: ClientConnection, outgoing: Outgoing, rounds: AnswerRounds, arrived: Arrived
 ) -> None:
     """Sends the rest of the answer."""
+    request, send = connection.request, connection.send
     if arrived.body is None:
-        await relay.end(connection.send)
+        await relay.end(send)
         return
-    headers = returned_headers(arrived.reply.headers) | own_headers(connection.request, outgoing)
-    if settled is not None and settled.cost is not None:
-        headers["x-ullage-cost"] = f"{settled.cost:f}"
-    await relay.whole(connection.send, arrived.reply.status, headers, arrived.body)
+    status, body = arrived.reply.status, arrived.body
+    if rounds.is_begun:  # a later round was refused
+        error = refusal(status, body)
+        told = Refused(kind_of_status(status), str(error))
+        await relay.piece(send, event(told, outgoing.client_api, request.id))
+        await relay.end(send)
+        return
+    headers = answer_headers(arrived.reply, request, outgoing)
+    if rounds.cost is not None:
+        headers["x-ullage-cost"] = f"{rounds.cost:f}"
+    if outgoing.translation is not None:
+        headers["content-type"] = "application/json"
+        if status >= 400:
+            key = outgoing.upstream.endpoint.key
+            body = translated_error(status, body, outgoing.translation, key, request.id)
+    await relay.whole(send, status, headers, body)
 
 
-def own_headers(request: Received, outgoing: Outgoing) -> dict[str, str]:
-    """Returns the gateway's own headers of an answer."""
-    told = {"x-ullage-request-id": request.id, "x-ullage-tokens": str(outgoing.count.tokens)}
-    if outgoing.limit is not None:
-        told["x-ullage-limit"] = str(outgoing.limit)
-    fitted = outgoing.fitted
-    if fitted is not None:
-        told["x-ullage-dropped"] = str(fitted.dropped)
-        told["x-ullage-truncated"] = str(fitted.truncated)
-        told["x-ullage-recalled"] = str(len(fitted.recalled))
-        if fitted.changed:
-            told["x-ullage-tokens-before"] = str(fitted.tokens_before)
-    if outgoing.is_lowered:
-        told["x-ullage-max-output"] = str(outgoing.most_output)
-    if outgoing.unread:
-        told["x-ullage-unread"] = _plain(outgoing.unread)
-    return told
+async def _break_off(connection: ClientConnection, call: CallRoute, error: Refused | UllageError) -> None:
+    """Ends a stream whose later round failed."""
+    told = error if isinstance(error, Refused) else refused(error, call.api)
+    await relay.piece(connection.send, event(told, call.api, connection.request.id))
+    await relay.end(connection.send)
 
 
-def _plain(text: str) -> str:
-    """Returns a text as a header may hold it."""
-    return text.encode("ascii", "replace").decode().replace("\n", " ")[:500]
+def _arrived(reply: Reply, tally: Tally, delivered: Delivered) -> Arrived:
+    return Arrived(reply, tally, *delivered)
 
 
 def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
@@ -209,6 +253,13 @@ def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
         local=upstream.endpoint.local,
         key=caller.key,
     )
+
+
+def _ending(arrived: Arrived, settled: BookedCall | None) -> Ending:
+    """Returns the end of an exchange, with the code of an upstream's error and without its text."""
+    status, body = arrived.reply.status, arrived.body
+    code = "" if status < 400 or body is None else getattr(refusal(status, body), "code", None) or ""
+    return Ending(status, settled, arrived.is_broken, code)
 
 
 def _overflow(arrived: Arrived) -> ContextOverflowError | None:

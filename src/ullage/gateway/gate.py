@@ -51,12 +51,13 @@ class Gate:
         self._found: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._exist = False
         self._looked = -CACHED
+        self._asking = asyncio.Lock()
 
     async def admit(self, request: Received) -> Caller:
         """Returns the caller; raises Refused or KeyRefused if it may not use the gateway."""
-        if not await self._are_needed():
+        if not await self.needs_keys():
             return _admit_local(request)
-        secret = _secret(request)
+        secret = secret_of(request)
         digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
         at, caller = self._found.get(digest, (-CACHED, LOCAL))
         if caller is LOCAL or time.monotonic() - at >= CACHED:
@@ -67,11 +68,17 @@ class Gate:
                 self._found.popitem(last=False)
         return caller
 
-    async def _are_needed(self) -> bool:
-        """Returns True if a key was ever made; asks the store at most once a second until then."""
-        if self._keys is not None and not self._exist and time.monotonic() - self._looked >= CACHED:
-            self._looked = time.monotonic()
-            self._exist = await asyncio.to_thread(self._keys.exist)
+    async def needs_keys(self) -> bool:
+        """Returns True if a key was ever made; asks the store at most once a second until then.
+
+        Requests that come while the store is asked wait for its answer.
+        """
+        if self._keys is None or self._exist or time.monotonic() - self._looked < CACHED:
+            return self._exist
+        async with self._asking:
+            if time.monotonic() - self._looked >= CACHED:
+                self._exist = await asyncio.to_thread(self._keys.exist)
+                self._looked = time.monotonic()
         return self._exist
 
     async def _looked_up(self, secret: str) -> Caller:
@@ -81,7 +88,7 @@ class Gate:
         return Caller(key.id, own_key=False, key=key)
 
 
-def _secret(request: Received) -> str:
+def secret_of(request: Received) -> str:
     """Returns the key in a request, which each API sends in another header; empty if it has none."""
     bearer = request.header("authorization")
     if bearer[:7].lower() == "bearer ":
@@ -90,7 +97,15 @@ def _secret(request: Received) -> str:
 
 
 def _admit_local(request: Received) -> Caller:
-    """Returns the caller; refuses everybody who is not on this machine."""
+    """Returns the caller; refuses everybody who is not on this machine, and pages in a browser."""
+    check_place(request)
+    if request.header("origin") or not is_direct(request):
+        raise Refused("forbidden", "A page in a browser may not use this gateway: use a program")
+    return LOCAL
+
+
+def check_place(request: Received) -> None:
+    """Refuses a client that is not on this machine, or that calls this machine by another name."""
     if not _is_local(request.client):
         raise Refused(
             "key",
@@ -99,14 +114,16 @@ def _admit_local(request: Received) -> Caller:
         )
     if not _is_local(_host(request.header("host"))):
         raise Refused("forbidden", "The request names another host: use http://127.0.0.1 as the address")
-    if request.header("origin") or request.header("sec-fetch-site") not in {"", "none", "same-origin"}:
-        raise Refused("forbidden", "A page in a browser may not use this gateway: use a program")
-    return LOCAL
+
+
+def is_direct(request: Received) -> bool:
+    """Returns False if a browser says that a page of another site sends the request."""
+    return request.header("sec-fetch-site") in {"", "none", "same-origin"}
 
 
 @lru_cache(maxsize=1024)
 def _is_local(host: str) -> bool:
-    """Returns True for an address of this machine; a name such as 127.0.0.1.example.com is none."""
+    """Returns True for an address of this machine; False for a name such as 127.0.0.1.example.com."""
     if host == "localhost":
         return True
     try:

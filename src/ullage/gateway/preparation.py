@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
 
+from ullage.broker.dialects import DIALECTS
 from ullage.cost.keys import check_model
 from ullage.errors import InvalidConversation, InvalidRequest
+from ullage.gateway.bound_thoughts import drop_unbound
 from ullage.gateway.conversations import identify
 from ullage.gateway.limits import input_limit, lower_output, requested_output
+from ullage.gateway.policy_header import HEADER, read_policy
 from ullage.gateway.refusals import Refused
 from ullage.gateway.request import parse_object
-from ullage.gateway.upstream_counts import without
+from ullage.gateway.translation import translate
 from ullage.target import Target
 from ullage.tokens import Count, counter_for
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
     from ullage.fitting.body import FittedRequest
     from ullage.gateway.conversations import Conversation, Conversations, Identity
     from ullage.gateway.gate import Caller
+    from ullage.gateway.recall import GatewayRecall
     from ullage.gateway.request import Received
+    from ullage.gateway.translation import Translation
     from ullage.gateway.upstream import Upstream
     from ullage.gateway.upstream_counts import UpstreamCounts
     from ullage.gateway.upstreams import Room, Upstreams
@@ -49,6 +54,8 @@ class Outgoing:
     """A request that is ready to be sent."""
 
     upstream: Upstream
+    api: ApiName
+    """The API of the request as it is sent."""
     model: str
     """The client's name of the model."""
     target: Target
@@ -64,9 +71,33 @@ class Outgoing:
     """None for a request of an unknown form, and for one that is only counted."""
     unread: str
     """The reason if the request has an unknown form; otherwise empty."""
+    reused: float | None
+    """Share of the request that the conversation's request before began with; None for its first request."""
     is_lowered: bool
     """True if the limit of the answer was lowered."""
     is_streamed: bool
+    asked: Mapping[str, Any]
+    """The client's request."""
+    offers_recall: bool = False
+    """True if the model may call the recall tool of the gateway."""
+    translation: Translation | None = None
+    """The translation into the upstream's API; None if the upstream speaks the client's."""
+    drops_unbound: bool = False
+    """True if the upstream is asked to leave out thinking that is bound to text which was cut."""
+
+    @property
+    def is_translated(self) -> bool:
+        """True if the upstream is asked in another API than the client's."""
+        return self.translation is not None
+
+    @property
+    def client_api(self) -> ApiName:
+        """The client's own API."""
+        return self.api if self.translation is None else self.translation.source
+
+    def path(self, call: CallRoute) -> str:
+        """Returns the path at the upstream."""
+        return call.path if self.translation is None else DIALECTS[self.api].path
 
 
 class Preparation:
@@ -77,10 +108,12 @@ class Preparation:
         upstreams: Upstreams,
         conversations: Conversations,
         counts: UpstreamCounts,
+        recall: GatewayRecall,
         *,
         reserved_output: int | None = None,
     ) -> None:
         """Takes the parts; `reserved_output` is the configured reserve for the answer."""
+        self._recall = recall
         self._upstreams = upstreams
         self._conversations = conversations
         self._counts = counts
@@ -94,33 +127,49 @@ class Preparation:
             raise Refused("invalid", "the request names no model: set the field 'model'")
         if caller.key is not None:
             check_model(caller.key, model)
-        upstream = self._upstreams.find(model, call.api)
+        upstream = self._upstreams.find(model)
         room = await self._upstreams.room_of(upstream, model)
-        target = target_of(upstream, model, call.api)
+        api = self._upstreams.api_of(upstream, model, call.api)
+        target = target_of(upstream, model, api)
         limit = self._limit(request, body, call, room)
-        identity = identify(request, body, call.api, caller=caller.name, target=target, limit=limit)
-        conversation = self._conversations.get(call.api, identity, self._counts.factor)
-        fitted, unread = await self._fitted(conversation, identity, body, raw)
+        offered = call.is_fitted and self._recall.is_offered(caller, body)
+        policy, rules = read_policy(request.header(HEADER), recall=offered)
+        identity = identify(
+            request, body, call.api, caller=caller.name, target=target, limit=limit, rules=rules
+        )
+        given = self._recall.extend(body, call.api, identity) if offered else body
+        conversation = self._conversations.get(call.api, identity, self._counts.factor, policy, size=len(raw))
+        fitted, unread = await self._fitted(conversation, identity, given, raw)
         count = self._unread_count(target, raw) if fitted is None else fitted.count
-        kept = body if fitted is None else cast("dict[str, Any]", fitted.body)
-        output = lower_output(kept, call.api, room, count.ceiling)
+        kept = given if fitted is None else cast("dict[str, Any]", fitted.body)
+        translation = None if api == call.api else _translated(kept, call, target, unread)
+        asked = kept if translation is None else translation.body
+        output = lower_output(asked, api, room, count.ceiling)
         sent = output.body
-        if upstream.renamed:
+        if upstream.binds_thinking and api == "anthropic.messages" and conversation.was_cut:
+            sent = drop_unbound(sent)
+        if upstream.renamed and translation is None:
             sent = sent | {"model": upstream.endpoint.model}
         return Outgoing(
             upstream=upstream,
+            api=api,
             model=model,
             target=target,
             data=raw if sent is body else orjson.dumps(sent),
             count=count,
-            estimate=without(conversation.factor, count),
+            estimate=_unread_cost(target, raw) if fitted is None else fitted.fitted.estimate,
             limit=None if room is None else limit,
             most_output=output.most,
             identity=identity,
             fitted=fitted,
             unread=unread,
+            reused=None if fitted is None else conversation.reused,
             is_lowered=output.lowered,
             is_streamed=body.get("stream") is True,
+            translation=translation,
+            asked=body,
+            offers_recall=offered,
+            drops_unbound=sent.get("thinking") is not output.body.get("thinking"),
         )
 
     def observe(self, outgoing: Outgoing, actual: int) -> bool:
@@ -172,6 +221,15 @@ class Preparation:
             return None, str(error)
 
 
+def _translated(body: dict[str, Any], call: CallRoute, target: Target, unread: str) -> Translation:
+    """Returns the request in the upstream's API; refuses one that only the client's own API has."""
+    if unread:
+        raise Refused("invalid", unread)
+    if not call.is_fitted:
+        raise Refused("path", f"The model's server speaks {target.api}, which has no {call.path}")
+    return translate(body, call.api, target.api or call.api, target.model or "")
+
+
 def target_of(upstream: Upstream, model: str, api: ApiName) -> Target:
     """Returns the target that a request is counted for."""
     name = upstream.endpoint.model if upstream.renamed else model
@@ -180,5 +238,9 @@ def target_of(upstream: Upstream, model: str, api: ApiName) -> Target:
 
 def count_unread(target: Target, raw: bytes) -> Count:
     """Counts the JSON text of a request whose form is unknown: its names and marks cost more than framing."""
-    cost = counter_for(target).text(raw.decode("utf-8", "replace"))
+    cost = _unread_cost(target, raw)
     return Count(cost.tokens, cost.ceiling, exact=False, breakdown={"turns": cost.tokens})
+
+
+def _unread_cost(target: Target, raw: bytes) -> Cost:
+    return counter_for(target).text(raw.decode("utf-8", "replace"))

@@ -79,15 +79,35 @@ ERRORS: Mapping[type[UllageError], str] = {
 """Ullage's errors → the kind of their refusal; the first class that matches decides."""
 
 
+STATUSES: Mapping[int, str] = {
+    401: "key",
+    403: "forbidden",
+    404: "model",
+    408: "slow",
+    413: "too large",
+    429: "rate",
+}
+"""The status of an upstream's error → the kind of its refusal in another API."""
+
+
+def kind_of_status(status: int) -> str:
+    """Returns the kind of refusal that an upstream's status means."""
+    return STATUSES.get(status, "invalid" if status < 500 else "upstream")
+
+
 class Refused(Exception):  # noqa: N818 - an answer to the client, not a fault
     """A request is refused; `kind` is a row of `KINDS`."""
 
-    def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, *, retry_after: float | None = None, allowed: str = ""
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.retry_after = retry_after
         """Seconds after which the request may be sent again; None if that is unknown."""
+        self.allowed = allowed
+        """The methods of the path, if the method was wrong."""
 
 
 class GatewayAnswer(NamedTuple):
@@ -131,6 +151,8 @@ def answer(refusal: Refused, api: ApiName | None, request_id: str) -> GatewayAns
     headers = {"content-type": "application/json", "x-should-retry": "true" if kind.may_retry else "false"}
     if refusal.retry_after is not None:
         headers["retry-after"] = str(math.ceil(refusal.retry_after))
+    if refusal.allowed:
+        headers["allow"] = refusal.allowed
     return GatewayAnswer(kind.status, headers, orjson.dumps(_body(refusal, kind, api, request_id)))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_HELD = 1024 * 1024
 """Most bytes of an unfinished event that are held back."""
 MOST_WHOLE = 64 * 1024 * 1024
-"""Most bytes of an answer that is no stream."""
+"""Most bytes of an answer that is not a stream."""
 
 
 @asynccontextmanager
@@ -68,6 +68,12 @@ async def whole(send: Send, status: int, headers: Mapping[str, str], body: bytes
     await send({"type": "http.response.body", "body": body})
 
 
+async def piece(send: Send, body: bytes) -> None:
+    """Sends a piece of a stream; nothing if it is empty."""
+    if body:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
 async def end(send: Send) -> None:
     """Sends the end of a stream."""
     await send({"type": "http.response.body", "body": b""})
@@ -105,7 +111,7 @@ def _complete_events(data: bytes) -> tuple[bytes, bytes]:
 
 
 async def read_whole(reply: Reply, tally: Tally) -> bytes:
-    """Returns an answer that is no stream; raises ProviderError if it breaks off or is too large."""
+    """Returns an answer that is not a stream; raises ProviderError if it breaks off or is too large."""
     pieces: list[bytes] = []
     size = 0
     async for chunk in reply.chunks():

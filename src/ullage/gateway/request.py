@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from dataclasses import dataclass, field
 from random import getrandbits
@@ -46,7 +47,11 @@ class Received:
     """The names are in lower case; values of repeated headers are joined with commas."""
     client: str
     """The address of the client's machine."""
+    is_cut: bool = False
+    """True if it has more than `MOST_HEADERS` headers, of which the rest was not read."""
     id: str = field(default_factory=lambda: f"{getrandbits(128):032x}")
+    begun: float = field(default_factory=time.monotonic)
+    """The time at which it came, on the monotonic clock."""
 
     def header(self, name: str) -> str:
         """Returns the value of a header, empty if it is missing."""
@@ -65,7 +70,7 @@ def received(scope: Mapping[str, Any]) -> Received:
     """Returns the head of a request."""
     client = scope.get("client")
     headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
+    for name, value in scope["headers"][:MOST_HEADERS]:
         known, text = name.decode("latin-1"), value.decode("latin-1")
         headers[known] = f"{headers[known]}, {text}" if known in headers else text
     return Received(
@@ -74,13 +79,12 @@ def received(scope: Mapping[str, Any]) -> Received:
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
         client=client[0] if client else "",
+        is_cut=len(scope["headers"]) > MOST_HEADERS,
     )
 
 
 async def read_body(request: Received, receive: Receive) -> bytes:
     """Returns the whole body, decompressed; refuses one that is too large, too slow or damaged."""
-    if len(request.headers) > MOST_HEADERS:
-        raise Refused("invalid", f"the request has more than {MOST_HEADERS} headers: send fewer")
     announced = request.header("content-length")
     if announced.isdigit() and int(announced) > MOST_BYTES:
         raise _too_large()

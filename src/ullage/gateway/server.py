@@ -1,4 +1,4 @@
-"""The server: opens the models and listens until it is told to stop."""
+"""The server: opens the models and listens until a signal stops it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ullage.broker.proxy import is_loopback
 from ullage.errors import ConfigurationError
 from ullage.extras import require
 from ullage.gateway.app import App
+from ullage.gateway.page.site import PAGE
+from ullage.gateway.telemetry import telemetry_for
 from ullage.gateway.upstream import Upstream
 from ullage.gateway.upstreams import ANY, any_model_at, configured_models
 from ullage.session.endpoint import open_provider_of
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
 
     from ullage.config import ModelSettings, Settings
     from ullage.store import Store
+    from ullage.target import ApiName
 
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 PORT = 8787
 GRACE = 10
-"""Seconds for the answers under way when the server is told to stop."""
+"""Seconds for the answers under way when a signal stops the server."""
 BACKLOG = 2048
 STARTING = 0.01
 """Seconds between two looks at a server that starts."""
@@ -45,10 +48,16 @@ class ServerOptions:
     """0 for any free port."""
     upstream: str | None = None
     """The address that every model name goes to."""
+    upstream_api: ApiName | None = None
+    """The only API of that address; None if it may have all three."""
     model: str | None = None
     """The configured model that answers under every name."""
     window: int | None = None
     """The window of all models; None for each model's own."""
+    keep_bodies: bool = False
+    """True to keep the texts of changed messages in memory, for the page."""
+    offers_recall: bool = False
+    """True to offer the recall tool to models for callers without a key."""
     is_open: bool = False
     """True for a gateway of one agent, which every program on this machine may use although keys exist."""
 
@@ -88,7 +97,16 @@ async def running(
     async with AsyncExitStack() as closing:
         closing.callback(listener.close)
         table = await _table(options, settings, environ, tell, closing)
-        server = make_server(App(settings, kept, table, is_open=options.is_open))
+        app = App(
+            settings,
+            kept,
+            table,
+            is_open=options.is_open,
+            keep_bodies=options.keep_bodies,
+            offers_recall=options.offers_recall,
+            telemetry=telemetry_for(environ),
+        )
+        server = make_server(app)
         task = asyncio.get_running_loop().create_task(server.serve([listener]))
         url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
         try:
@@ -113,6 +131,15 @@ def make_server(app: App) -> Any:
         def capture_signals(self) -> Iterator[None]:
             """Takes no signals."""
             yield
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Stops in order; open pages do not delay it, not even those that take nothing any more."""
+            app.end_streams()
+            for connection in list[Any](self.server_state.connections):
+                asked = connection.scope or {"path": ""}  # none if it has sent no request yet
+                if connection.transport.is_closing() and asked["path"].startswith(PAGE):
+                    connection.transport.abort()
+            await super().shutdown(sockets)
 
     return Server(
         uvicorn.Config(
@@ -182,7 +209,7 @@ async def _table(
 ) -> Mapping[str, Upstream]:
     """Returns the upstreams by model name, and opens the models that run in this process."""
     if options.upstream is not None:
-        return any_model_at(options.upstream, options.window, environ)
+        return any_model_at(options.upstream, options.window, environ, options.upstream_api)
     if options.model is not None:
         chosen = settings.model(options.model)
         found = await _one(chosen, environ, closing)
@@ -227,10 +254,11 @@ def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> 
         window = "" if endpoint.window is None else f", window {endpoint.window:,}"
         model = f"{endpoint.model} at " if upstream.renamed else ""
         whose = "every model" if name == ANY else name
-        yield f"{whose} → {model}{address(endpoint.url)}{window}"
+        only = "" if upstream.api is None else f", {upstream.api}"
+        yield f"{whose} → {model}{address(endpoint.url)}{only}{window}"
         if upstream.billed_as == EMBEDDED:
             yield ABOUT.replace("\n", " ")
-    yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place})"
+    yield f"listening on {place} (OpenAI: {place}/v1, Anthropic: {place}; in a browser: {place}/)"
     if not has_keys and not is_loopback(place):
         yield "other machines are refused until a gateway key exists: ullage keys create NAME"
 

@@ -1,12 +1,13 @@
 """The tally of an answer: its usage, and whether it is complete, read from the bytes that passed.
 
-Nothing is parsed while the answer streams. At its end only the events that carry usage are parsed; if there
-is none, the whole answer is read, so that its text can be counted.
+Nothing is parsed while the answer streams. At its end only the events that carry usage are parsed. If
+no event does, the whole answer is read, so that its text can be counted.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -36,7 +37,9 @@ ENDS: Mapping[ApiName, re.Pattern[bytes]] = {
     "anthropic.messages": re.compile(rb'"type"\s*:\s*"(?:message_stop|error)"'),
 }
 """The marks of a complete stream, by API."""
-_EVENT_END = re.compile(rb"\r?\n\r?\n")
+END = 4 * 1024
+"""Bytes at the end of a stream where its mark is looked for first."""
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
 class Tally:
@@ -48,9 +51,14 @@ class Tally:
         self._pieces: list[bytes] = []
         self._size = 0
         self._dropped = 0
+        self._is_complete = not streamed
+        self.begun: float | None = None
+        """The time of the first bytes, by `time.perf_counter`; None before them."""
 
     def add(self, chunk: bytes) -> None:
         """Adds the next bytes; in a very long answer the middle is only counted."""
+        if self.begun is None:
+            self.begun = time.perf_counter()
         self._pieces.append(chunk)
         self._size += len(chunk)
         while self._size > MOST_KEPT and len(self._pieces) > 2:
@@ -65,7 +73,11 @@ class Tally:
 
     def is_complete(self) -> bool:
         """Returns True if the answer has the mark of its end."""
-        return not self._streamed or ENDS[self._api].search(self._whole()) is not None
+        if not self._is_complete:
+            mark, whole = ENDS[self._api], self._whole()
+            found = mark.search(whole, max(0, len(whole) - END)) or mark.search(whole)
+            self._is_complete = found is not None
+        return self._is_complete
 
     def usage(self) -> Usage | None:
         """Returns the usage that the upstream reported; None if it reported none."""
@@ -107,10 +119,14 @@ class Tally:
         if not self._streamed:
             yield _object(self._whole())
             return
-        for event in _EVENT_END.split(self._whole()):
-            if b'"usage"' in event:
-                data = b"".join(line[5:].strip() for line in event.splitlines() if line.startswith(b"data:"))
-                yield _object(data)
+        whole = self._whole().replace(b"\r\n", b"\n")
+        end = 0
+        while found := _USAGE.search(whole, end):
+            start = max(end, whole.rfind(b"\n\n", end, found.start()))
+            end = whole.find(b"\n\n", found.end())
+            end = len(whole) if end < 0 else end
+            lines = whole[start:end].splitlines()
+            yield _object(b"".join(line[5:].strip() for line in lines if line.startswith(b"data:")))
 
     def _usage_in_events(self) -> Usage | None:
         """Returns a usage that stands in a field of its own, such as the timings of llama.cpp."""

@@ -67,14 +67,15 @@ class TokenCounts:
             raise Refused("invalid", "the request names no model: set the field 'model'")
         if caller.key is not None:
             check_model(caller.key, model)
-        upstream = self.upstreams.find(model, route.api)
+        upstream = self.upstreams.find(model)
         name = upstream.endpoint.model if upstream.renamed else model
-        data = orjson.dumps({**body, "model": name}) if upstream.renamed else raw
-        headers = sent_headers(upstream, request, route.api, own_key=caller.own_key)
-        url = address_of(upstream, route.path, request.query)
-        async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
-            if reply.status not in ABSENT:
-                return GatewayAnswer(reply.status, returned_headers(reply.headers), await reply.read())
+        if self.upstreams.api_of(upstream, model, route.api) == route.api:
+            data = orjson.dumps({**body, "model": name}) if upstream.renamed else raw
+            headers = sent_headers(upstream, request, route.api, own_key=caller.own_key)
+            url = address_of(upstream, route.path, request.query)
+            async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
+                if reply.status not in ABSENT:
+                    return GatewayAnswer(reply.status, returned_headers(reply.headers), await reply.read())
         tokens = count_request(body, route.counted_as, name).tokens
         told = {"x-ullage-counted-by": "ullage"}
         return GatewayAnswer(200, JSON | told, orjson.dumps({**route.fixed, "input_tokens": tokens}))
@@ -99,7 +100,7 @@ class TokenCounts:
 
     async def _window(self, model: str) -> int | None:
         try:
-            upstream = self.upstreams.find(model, "openai.chat")
+            upstream = self.upstreams.find(model)
         except Refused:  # a count needs no upstream
             return None
         room = await self.upstreams.room_of(upstream, model)

@@ -11,8 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ullage.broker.dialects import DIALECTS
-from ullage.broker.endpoint import Timeouts
+from ullage.broker.endpoint import Key, Timeouts
 from ullage.broker.registry import PROVIDERS, host_of
+from ullage.errors import ConfigurationError
+from ullage.gateway.gate import secret_of
 from ullage.gateway.refusals import Refused
 
 if TYPE_CHECKING:
@@ -58,6 +60,18 @@ NOT_SENT = HOP_BY_HOP | {
 """Headers of a request that concern only the way to the gateway."""
 NOT_RETURNED = HOP_BY_HOP | {"content-length", "content-encoding", "set-cookie", "alt-svc"}
 """Headers of an answer that concern only the way from the upstream."""
+PROTOCOL = ("anthropic-", "openai-", "x-stainless-")
+"""The beginnings of the names of headers that belong to the client's API; another API gets none of them."""
+RETURNED_TRANSLATED = frozenset({"retry-after", "retry-after-ms", "x-should-retry", "x-request-id"})
+"""Headers of an answer that mean the same in all APIs."""
+SHORT_NAMES: Mapping[str, ApiName] = {
+    "chat": "openai.chat",
+    "responses": "openai.responses",
+    "messages": "anthropic.messages",
+}
+"""The names of the three APIs on the command line."""
+GATEWAY_APIS = frozenset(SHORT_NAMES.values())
+"""The APIs that the gateway serves."""
 OURS = "x-ullage-"
 """The beginning of the names of the gateway's own headers."""
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -73,6 +87,10 @@ class Upstream:
     """True if the body gets the endpoint's name of the model; otherwise the client's name stays."""
     billed_as: str | None = None
     """The name on the bill; None for the name in the request."""
+    api: ApiName | None = None
+    """The only API that is used, as configured; None if the server may have all three."""
+    binds_thinking: bool = False
+    """True for Anthropic's own server, which binds signed thinking to the text before it."""
 
     @property
     def base(self) -> str:
@@ -84,6 +102,30 @@ class Upstream:
         """Returns False if the host is a known provider that does not have this API."""
         apis = _apis_at(self.endpoint.url)
         return not apis or api in apis
+
+    def api_for(self, api: ApiName) -> ApiName | None:
+        """Returns the API that a request of a client's API is sent in; None if there is none."""
+        if self.api in GATEWAY_APIS:
+            return self.api
+        if self.speaks(api):
+            return api
+        return self.endpoint.api if self.endpoint.api in GATEWAY_APIS else None
+
+
+def api_named(name: str | None, upstream: str | None) -> ApiName | None:
+    """Returns the API that the option `--upstream-api` names; it belongs to `--upstream`."""
+    if name is None:
+        return None
+    if upstream is None:
+        raise ConfigurationError(
+            "--upstream-api belongs to --upstream: a configured model has the setting 'api' instead"
+        )
+    return SHORT_NAMES[name]
+
+
+def is_anthropic(url: str) -> bool:
+    """Returns True for the address of Anthropic's own server."""
+    return host_of(url) == host_of(PROVIDERS["anthropic"].url)
 
 
 @lru_cache(maxsize=256)
@@ -97,11 +139,14 @@ def _apis_at(url: str) -> frozenset[ApiName]:
     )
 
 
-def sent_headers(upstream: Upstream, request: Received, api: ApiName, *, own_key: bool) -> dict[str, str]:
+def sent_headers(
+    upstream: Upstream, request: Received, api: ApiName, *, own_key: bool, is_translated: bool = False
+) -> dict[str, str]:
     """Returns the headers of the request to the upstream.
 
     The upstream's configured key replaces the client's. `own_key` is True if the client's credentials are its
-    own for the upstream; a key of the gateway is never sent on.
+    own for the upstream; a key of the gateway is never sent on. A translated request has the headers of its
+    new API.
     """
     connection = {each.strip().lower() for each in request.header("connection").split(",")}
     key = upstream.endpoint.key
@@ -116,15 +161,25 @@ def sent_headers(upstream: Upstream, request: Received, api: ApiName, *, own_key
     for name, value in sent.items():
         if not _VALUE.fullmatch(value):
             raise Refused("invalid", f"the header {name!r} has characters that are invalid in a header")
-    if key is not None:
+    if is_translated:
+        secret = secret_of(request) if own_key and key is None else ""
+        sent = {
+            name: value
+            for name, value in sent.items()
+            if name not in CREDENTIALS and not name.startswith(PROTOCOL)
+        }
+        sent |= DIALECTS[api].headers(Key(secret) if secret else key)
+    elif key is not None:
         made = DIALECTS[api].headers(key)
         sent |= {name: value for name, value in made.items() if name in CREDENTIALS}
     sent["content-type"] = "application/json"
     return sent | dict(upstream.endpoint.headers)
 
 
-def returned_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def returned_headers(headers: Mapping[str, str], *, is_translated: bool = False) -> dict[str, str]:
     """Returns the headers of an upstream's answer that go on to the client."""
+    if is_translated:
+        return {name: value for name, value in headers.items() if name in RETURNED_TRANSLATED}
     connection = {each.strip().lower() for each in headers.get("connection", "").split(",")}
     return {
         name: value

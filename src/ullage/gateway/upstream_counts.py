@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from ullage.target import Target
     from ullage.tokens.calibration import Seen, Shelf
-    from ullage.tokens.request_count import Count
 
 LEAST = 0.02
 """Least share that the ceiling keeps above the counts that were seen."""
@@ -90,13 +89,6 @@ class UpstreamCounts:
         if found is None:
             found = self._known[target] = TargetHistory.from_json(self._shelf.learned(target))
         return found
-
-
-def without(factor: Factor, count: Count) -> Cost:
-    """Returns our own count, without the factor that was applied to it."""
-    tokens = round((count.tokens - factor.offset) / factor.scale)
-    ceiling = int((count.ceiling - factor.ceiling_offset) / factor.ceiling_scale)
-    return Cost(max(1, min(tokens, ceiling)), max(1, ceiling))
 
 
 def _margin(target: Target) -> float:

@@ -9,7 +9,7 @@ from ullage.broker.registry import endpoint_for
 from ullage.broker.window_routes import Windows
 from ullage.errors import ConfigurationError
 from ullage.gateway.refusals import Refused
-from ullage.gateway.upstream import PATIENT, Upstream
+from ullage.gateway.upstream import PATIENT, Upstream, is_anthropic
 from ullage.models import model_info
 from ullage.session.endpoint import endpoint_of
 
@@ -33,10 +33,20 @@ class Room(NamedTuple):
     max_input: int | None = None
 
 
-def any_model_at(url: str, window: int | None, environ: Mapping[str, str]) -> dict[str, Upstream]:
-    """Returns the table for `--upstream`: every name goes to this address, and the client's key with it."""
+def any_model_at(
+    url: str, window: int | None, environ: Mapping[str, str], api: ApiName | None = None
+) -> dict[str, Upstream]:
+    """Returns the table for `--upstream`: every name goes to this address, and the client's key with it.
+
+    `api` is the only API that the server is asked in; None if it may have all three.
+    """
     endpoint = endpoint_for(url, environ=environ)
-    return {ANY: Upstream(endpoint=replace(endpoint, window=window, timeouts=PATIENT))}
+    upstream = Upstream(
+        endpoint=replace(endpoint, window=window, timeouts=PATIENT),
+        api=api,
+        binds_thinking=is_anthropic(endpoint.url),
+    )
+    return {ANY: upstream}
 
 
 def configured_models(
@@ -52,7 +62,11 @@ def configured_models(
             notices.append(f"{model.name} is not served: {error}")
             continue
         table[model.name] = Upstream(
-            endpoint=endpoint, renamed=endpoint.model != model.name, billed_as=model.name
+            endpoint=endpoint,
+            renamed=endpoint.model != model.name,
+            billed_as=model.name,
+            api=model.api,
+            binds_thinking=is_anthropic(endpoint.url),
         )
     return table, notices
 
@@ -67,17 +81,23 @@ class Upstreams:
         self._transport = transport
         self._windows = Windows()
 
-    def find(self, model: str, api: ApiName) -> Upstream:
-        """Returns the upstream of a model name; refuses an unknown name, and an API that it does not have."""
+    def find(self, model: str) -> Upstream:
+        """Returns the upstream of a model name; refuses an unknown name."""
         found = self.table.get(model) or self.table.get(ANY)
         if found is None:
             names = sorted(self.table)
             known = ", ".join(names[:MOST_LISTED]) + (", …" if len(names) > MOST_LISTED else "")
             raise Refused("model", f"The model {model[:100]!r} does not exist here. Available: {known}")
-        if not found.speaks(api):
+        return found
+
+    def api_of(self, upstream: Upstream, model: str, api: ApiName) -> ApiName:
+        """Returns the API that a request is sent in; refuses a model that has none of the gateway's."""
+        found = upstream.api_for(api)
+        if found is None:
             raise Refused(
                 "model",
-                f"{model[:100]!r} is a model of {found.endpoint.api}, which has no {api} API: use that one",
+                f"{model[:100]!r} is a model of {upstream.endpoint.api}, which the gateway does not serve: "
+                "choose another model",
             )
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ullage.mcp.servers import MAX_RESULT, Connected, Servers
 from ullage.mcp.spec import ServerSpec, spec_for, spec_of
-from ullage.mcp.tools import Offered, clean, exposed_name, schema_tokens
+from ullage.mcp.tools import Offered, exposed_name, schema_tokens
 
 __all__ = [
     "MAX_RESULT",
@@ -12,7 +12,6 @@ __all__ = [
     "Offered",
     "ServerSpec",
     "Servers",
-    "clean",
     "exposed_name",
     "schema_tokens",
     "spec_for",

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ullage.extras import require
-from ullage.mcp.tools import clean, offer, result_text
+from ullage.mcp.tools import offer, result_text
+from ullage.text import remove_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -30,7 +31,7 @@ MAX_TOOLS = 128
 """Most tools of one server; providers accept no more in a request."""
 MAX_STDERR = 4_096
 MAX_STRANGE = 1_000
-"""Most lines of standard output that are not MCP: some programs greet, but one that goes on is no server."""
+"""Most lines of standard output that are not MCP: some servers print a greeting, but none prints more."""
 
 PROBE_SECONDS = 2.0
 """Seconds that a server which did not answer a call has to answer a probe."""
@@ -264,7 +265,7 @@ class Link:
         return "its process ended" if ended else reason + self._refusal
 
     def _obituary(self) -> str:
-        last = clean(self.stderr.decode(errors="replace")).strip()[-500:]
+        last = remove_unsafe(self.stderr.decode(errors="replace")).strip()[-500:]
         return f"error: MCP server {self.spec.name} is dead: {self.why}" + (f"\n{last}" if last else "")
 
 
@@ -277,5 +278,5 @@ def _reason(failed: BaseException) -> str:
     """Returns the text of the innermost error."""
     while isinstance(failed, BaseExceptionGroup):
         failed = failed.exceptions[0]
-    text = clean(str(failed)).strip()[:500]
+    text = remove_unsafe(str(failed)).strip()[:500]
     return text or type(failed).__name__

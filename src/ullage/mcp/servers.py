@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ullage.errors import UllageError
 from ullage.mcp.link import STOP_SECONDS, begun, stopped
-from ullage.mcp.tools import Offered, clean, schema_tokens
+from ullage.mcp.tools import Offered, schema_tokens
+from ullage.text import remove_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -139,7 +140,7 @@ class Servers:
         if not isinstance(given, dict):
             return f"error: the arguments of {tool} must be a JSON object, not {type(given).__name__}"
         link, offered = found
-        return self._bounded(clean(await self._there(link.call(offered.original, given))))
+        return self._bounded(remove_unsafe(await self._there(link.call(offered.original, given))))
 
     async def close(self) -> None:
         """Ends all servers and their thread."""
@@ -210,8 +211,8 @@ def _seen(link: Link, model: ModelLike) -> Connected:
         name=link.spec.name,
         transport=link.spec.transport,
         state=link.state,
-        why=clean(link.why),
-        stderr=clean(link.stderr.decode(errors="replace")),
+        why=remove_unsafe(link.why),
+        stderr=remove_unsafe(link.stderr.decode(errors="replace")),
         tools=tools,
         left_out=link.left_out,
         tokens=None if model is None else schema_tokens([tool.definition for tool in tools], model),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ullage.text import remove_unsafe
 from ullage.tokens.counter import counter_for
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ MAX_SCHEMA = 64_000
 MAX_NAME = 64
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
-# Control characters, marks that change the reading direction, and invisible characters.
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +49,6 @@ def exposed_name(server: str, tool: str) -> str:
         return name
     letters = hashlib.sha256(tool.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{name[: MAX_NAME - 9]}_{letters}"
-
-
-def clean(text: str) -> str:
-    """Returns the text without terminal escapes, control characters and invisible characters."""
-    return _UNSEEN.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
 def result_text(result: mcp_types.CallToolResult) -> str:
@@ -86,7 +77,7 @@ def _part(part: mcp_types.ContentBlock) -> str:
 def offer(server: str, tool: mcp_types.Tool) -> Offered:
     """Returns a tool of a server in the form that the model sees."""
     name = exposed_name(server, tool.name)
-    description = clean(tool.description or tool.title or "")
+    description = remove_unsafe(tool.description or tool.title or "")
     if len(description) > MAX_DESCRIPTION:
         description = description[:MAX_DESCRIPTION] + " [cut]"
     schema = {key: _cleaned(value) for key, value in tool.input_schema.items() if key != "$schema"}
@@ -107,7 +98,7 @@ def offer(server: str, tool: mcp_types.Tool) -> Offered:
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return remove_unsafe(value)
     if isinstance(value, Mapping):
         return {key: _cleaned(held) for key, held in value.items()}
     return [_cleaned(held) for held in value] if isinstance(value, list) else value

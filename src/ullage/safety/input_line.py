@@ -78,7 +78,7 @@ POINTING = frozenset(("it", "this", "that", "me", "us", "them", "everything", "s
 DETERMINERS = frozenset(
     ("the", "my", "these", "those", "your", "our", "their", "every", "each", "some", "any")
 )
-"""Words that stand before a noun and are no names of files: `rm the old files`."""
+"""Words that stand before a noun and are not names of files: `rm the old files`."""
 
 _FILES = """
 cat cmp column comm cut diff expand file fold head join less more paste rev sort split tail touch uniq wc

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _PLAIN = re.compile(r"[@+]?[a-z0-9_:-]{1,20}(?:\.[a-z0-9_-]{1,20}){0,4}\.?|[A-Z]{1,6}|\+[a-z]+=\d+")
-"""The name of a machine, or an argument of `dig`, that is too plain to carry anything but itself."""
+"""A machine name, or an argument of `dig`, that is so simple that no other data can be hidden in it."""
 
 
 @dataclass(frozen=True, slots=True)

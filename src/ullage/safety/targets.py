@@ -68,7 +68,7 @@ def _with_values(arguments: Arguments) -> list[str]:
 
 
 def _chosen(place: str, arguments: Arguments) -> list[Word]:
-    """Returns the arguments at a place that a rule names."""
+    """Returns the arguments that a rule means by `place`: an option's values, or operands by position."""
     operands = arguments.operands
     if place.startswith("-"):
         return [given.value for given in arguments.given if given.name == place and given.value]

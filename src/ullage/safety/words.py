@@ -49,11 +49,6 @@ class Word:
     """A substitution inside the word that the parser read as plain letters."""
 
 
-def literal(text: str) -> Word:
-    """Returns a word whose value is known."""
-    return Word(text)
-
-
 def join(words: list[Word]) -> Word:
     """Returns the words as one, separated by spaces, as `eval`, `ssh` and `watch` hand them to a shell."""
     text = " ".join(word.text for word in words)

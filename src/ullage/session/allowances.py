@@ -25,14 +25,16 @@ def list_allowances(preferences: PreferenceStore) -> Sequence[Allowance]:
     return list(ALLOWANCES.get(preferences))
 
 
-def keep_allowance(preferences: PreferenceStore, kind: str, text: str, place: str, project: str = "") -> None:
+def keep_allowance(
+    preferences: PreferenceStore, kind: str, text: str, origin: str, project: str = ""
+) -> None:
     """Saves a permanent allowance, unless it is saved already."""
 
     def change(known: tuple[Allowance, ...]) -> tuple[Allowance, ...]:
-        if any(each[1:] == (kind, text, place, project) for each in known):
+        if any(each[1:] == (kind, text, origin, project) for each in known):
             return known
         number = 1 + max((each.number for each in known), default=0)
-        return (*known, Allowance(number, kind, text, place, project))
+        return (*known, Allowance(number, kind, text, origin, project))
 
     ALLOWANCES.update(preferences, change)
 
@@ -57,7 +59,7 @@ def allows_command(preferences: PreferenceStore, command: str, folder: Path) -> 
 
 def allowed_tools(preferences: PreferenceStore, server: str) -> set[str]:
     """Returns the allowed tools of the server with this command or address."""
-    return {each.text for each in list_allowances(preferences) if each.kind == TOOL and each.place == server}
+    return {each.text for each in list_allowances(preferences) if each.kind == TOOL and each.origin == server}
 
 
 def project_of(folder: Path) -> Path:

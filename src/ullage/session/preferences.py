@@ -63,7 +63,7 @@ class Allowance(NamedTuple):
     """`allowances.COMMAND` or `allowances.TOOL`."""
     text: str
     """The command line, or the name of the tool."""
-    place: str
+    origin: str
     """The folder of the command, or the command or address of the tool's server."""
     project: str = ""
     """The root of the repository that the folder belongs to, or the folder itself."""

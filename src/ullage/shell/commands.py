@@ -21,8 +21,8 @@ from ullage.session.allowances import TOOL, forget_allowance, list_allowances
 from ullage.session.preferences import ROLLING_CONTEXT
 from ullage.shell import goal, views
 from ullage.shell.project_tree import leave_out_tree, send_tree
-from ullage.text import show_hidden
-from ullage.window_chart import clean, draw_hit, short
+from ullage.text import one_line, show_hidden
+from ullage.window_chart import draw_hit, short
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -60,7 +60,7 @@ async def _model(workplace: Workplace, rest: str) -> None:
     if rest:
         await workplace.chat.use_model(rest)
     bounds = workplace.chat.context.bounds
-    name, model = clean(workplace.chat.model.name), clean(bounds.target.model or "?")
+    name, model = one_line(workplace.chat.model.name), one_line(bounds.target.model or "?")
     workplace.screen.say(Text(f"{name} ({model}), {bounds.limit:,} input tokens"))
 
 
@@ -130,7 +130,9 @@ async def _memory(workplace: Workplace, rest: str) -> None:
         workplace.screen.dim("all notes are forgotten")
     elif action in {"", "list"}:
         for item in context.memory:
-            workplace.screen.say(Text(f"{item.number:>3}  {clean(item.kind) or '?'}: {clean(item.content)}"))
+            workplace.screen.say(
+                Text(f"{item.number:>3}  {one_line(item.kind) or '?'}: {one_line(item.content)}")
+            )
     else:
         raise ConfigurationError(
             "Use :memory add [KIND: ]TEXT, :memory list, :memory forget NUMBER or :memory clear"
@@ -197,8 +199,8 @@ async def _sessions(workplace: Workplace, _: str) -> None:
     for session in workplace.chat.kept.sessions():
         mark = "*" if session.id == workplace.chat.context.session else " "
         at = datetime.fromtimestamp(session.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-        title = short(clean(session.title), max(20, workplace.screen.width - 36))
-        workplace.screen.say(Text(f"{mark} {clean(session.id)[:12]:<12}  {at}  {title}"))
+        title = short(one_line(session.title), max(20, workplace.screen.width - 36))
+        workplace.screen.say(Text(f"{mark} {one_line(session.id)[:12]:<12}  {at}  {title}"))
 
 
 async def _new(workplace: Workplace, _: str) -> None:
@@ -241,7 +243,7 @@ async def _export(workplace: Workplace, rest: str) -> None:
     except OSError as error:
         raise ConfigurationError(f"{rest} cannot be written: {error.strerror}") from error
     except (ValueError, RuntimeError) as error:  # an invalid character, or the home of an unknown user
-        raise ConfigurationError(f"{clean(rest)} is not a valid file name: {error}") from error
+        raise ConfigurationError(f"{one_line(rest)} is not a valid file name: {error}") from error
     workplace.screen.dim(f"{_plural(len(context), 'turn')} written to {path.name}")
 
 
@@ -276,8 +278,8 @@ async def _always(workplace: Workplace, rest: str) -> None:
     elif action in {"", "list"}:
         allowances = list_allowances(preferences)
         for each in allowances:
-            where = f"the server {each.place}" if each.kind == TOOL else each.place
-            workplace.screen.say(Text(f"{each.number:>3}  {show_hidden(each.text)}  in {clean(where)}"))
+            where = f"the server {each.origin}" if each.kind == TOOL else each.origin
+            workplace.screen.say(Text(f"{each.number:>3}  {show_hidden(each.text)}  in {one_line(where)}"))
         if not allowances:
             workplace.screen.dim(_NO_ALLOWANCE)
     else:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from ullage.shell.markup import STYLES, Code, block_lines, plain_lines
-from ullage.shell.output import NARROWEST, WIDEST, neutral, size, write
+from ullage.shell.output import NARROWEST, WIDEST, size, write
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -162,7 +163,7 @@ class Streamed:
 
     def _write_through(self, text: str) -> None:
         if self._console.is_terminal:
-            text = neutral(text.replace("\r", ""))
+            text = mark_unsafe(text.replace("\r", ""))
         self._tail = text or self._tail
         write(self._file, text)
 
@@ -174,7 +175,7 @@ class Streamed:
             self._tail = (self._tail + piece)[-LIVELY:]
 
     def _take_partial(self) -> None:
-        line = neutral("".join(self._partial).removesuffix("\r"))
+        line = mark_unsafe("".join(self._partial).removesuffix("\r"))
         self._partial, self._tail = [], ""
         self._take(line)
 
@@ -270,13 +271,13 @@ class Streamed:
         """Returns the row under the answer; empty if the terminal has no room for it."""
         if not self._below_text or self._room(1) < 1:
             return ""
-        row = Text(neutral(" ".join(self._below_text.expandtabs().splitlines())), style="dim")
+        row = Text(mark_unsafe(" ".join(self._below_text.expandtabs().splitlines())), style="dim")
         row.truncate(max(1, min(size(self._console).columns, WIDEST) - 1), overflow="ellipsis")
         return self._rows([row])[0]
 
     def _preview(self, *, coloured: bool, most: int) -> list[str]:
         """Returns the last rows of the unfinished block; `coloured` colours an unfinished line of code."""
-        tail = neutral(self._tail.removesuffix("\r"))
+        tail = mark_unsafe(self._tail.removesuffix("\r"))
         width = max(1, min(size(self._console).columns, WIDEST) - 1)
         if self._fence is not None:
             line = self._code.peek(tail) if coloured else Text(tail)

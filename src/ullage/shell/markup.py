@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from ullage.shell.output import NARROWEST, neutral
+from ullage.shell.output import NARROWEST
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -218,7 +219,7 @@ def _leaf(token: Token, style: str, *, marked: bool) -> Text:
             return Text(f"{'#' * int(style[1])} ").append_text(text)
         text.stylize(STYLES.get(style, ""))
         return text
-    code = neutral(token.content.rstrip("\n"))
+    code = mark_unsafe(token.content.rstrip("\n"))
     if token.type == "code_block":
         code = textwrap.indent(code, "    ")  # the parser removed the blanks that make it a code block
     return Text(code, style="" if marked else STYLES["code"])
@@ -235,7 +236,7 @@ def _inline(children: Sequence[Token], *, marked: bool) -> Text:
             styles.pop()
             address, start = links.pop()
             if text.plain[start:] != address.removeprefix("mailto:"):
-                text.append(f" ({neutral(address)})", style=STYLES["marker"])
+                text.append(f" ({mark_unsafe(address)})", style=STYLES["marker"])
         elif move in {"open", "close"} and kind in STYLES:
             if marked:
                 text.append(token.markup)
@@ -244,9 +245,9 @@ def _inline(children: Sequence[Token], *, marked: bool) -> Text:
             text.append("\n")
         elif token.type == "code_inline":
             code = f"{token.markup}{token.content}{token.markup}" if marked else token.content
-            text.append(neutral(code), style=" ".join([*styles, STYLES["code"]]))
+            text.append(mark_unsafe(code), style=" ".join([*styles, STYLES["code"]]))
         else:
-            text.append(neutral(token.content), style=" ".join(styles))
+            text.append(mark_unsafe(token.content), style=" ".join(styles))
     return text
 
 

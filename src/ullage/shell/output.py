@@ -1,9 +1,8 @@
-"""Output to a terminal or a file: its size, and text without control or hidden characters."""
+"""Output to a terminal or a file: its size, and writing in its encoding."""
 
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,31 +15,12 @@ WIDEST = 120
 NARROWEST = 10
 """The least columns that text is wrapped to; the terminal breaks the lines if it is narrower."""
 
-# Control characters, line separators, characters that reorder or hide text, and lone surrogates. The joiners
-# that some scripts and emoji need (U+200C, U+200D) are allowed.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
 
 class Size(NamedTuple):
     """The size of a terminal in character cells."""
 
     columns: int
     rows: int
-
-
-def neutral(text: str) -> str:
-    """Replaces each character that moves the cursor, rings the bell or hides text by a visible sign."""
-    return _UNSAFE.sub(_sign, text)
-
-
-def _sign(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else "�"
 
 
 def size(console: Console) -> Size:

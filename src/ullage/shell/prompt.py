@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.shell.detached import run_detached
 from ullage.shell.history import remembering, secure
-from ullage.shell.output import neutral
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
@@ -115,7 +115,7 @@ class Prompt:
         if not self._screen.is_interactive:
             return self._read_plain()
         session = self._session = self._session or self._opened()
-        self._shown = neutral(self._status())
+        self._shown = mark_unsafe(self._status())
         if behind is not None:
             session.app.after_render += _once(behind)
         alone = run is None
@@ -139,7 +139,7 @@ class Prompt:
         if error is not None:
             session.app.exit(exception=error)
             return
-        self._shown = neutral(self._status())
+        self._shown = mark_unsafe(self._status())
         session.app.invalidate()
 
     def _tell_unkept(self) -> None:
@@ -301,8 +301,8 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
                 Completion(
                     each.text,
                     start_position=-each.replaces,
-                    display=neutral(each.display or each.text),
-                    display_meta=neutral(each.note),
+                    display=mark_unsafe(each.display or each.text),
+                    display_meta=mark_unsafe(each.note),
                 )
                 for each in complete(document.text_before_cursor)
             ]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError
 from ullage.shell.interrupts import leave, on_press
-from ullage.shell.output import WIDEST, neutral, size, write
+from ullage.shell.output import WIDEST, size, write
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +74,7 @@ class Screen:
         In a plain file, lines have no trailing blanks.
         """
         self._settle()
-        shown = _styled(neutral(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
+        shown = _styled(mark_unsafe(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
         with self.console.capture() as captured:
             self.console.print(shown, width=max(1, self.width))
         text = captured.get()
@@ -120,7 +121,7 @@ class Screen:
             write(self.console.file, self._drawn(question, choices))
             key = _pressed(handle, choices)
         chosen = refuse if key is None else key
-        write(self.console.file, f"{'^C' if chosen is None else neutral(choices[chosen])}\n")
+        write(self.console.file, f"{'^C' if chosen is None else mark_unsafe(choices[chosen])}\n")
         if chosen is None:
             raise KeyboardInterrupt
         return chosen
@@ -138,7 +139,7 @@ class Screen:
         termios.tcflush(self.keyboard.fileno(), termios.TCIFLUSH)
         try:
             with self.loud(), on_press(leave):  # first, so that Ctrl-C works once the question appears
-                write(self.console.file, neutral(question))
+                write(self.console.file, mark_unsafe(question))
                 return self.keyboard.readline().strip()
         except KeyboardInterrupt:
             write(self.console.file, "\n")
@@ -148,7 +149,7 @@ class Screen:
         """Draws the question on one line and the choices on the next."""
         text = _line(question, "bold").append("\n ")
         for key, label in choices.items():
-            text.append(f" [{neutral(key)}] ", style="cyan").append(neutral(label))
+            text.append(f" [{mark_unsafe(key)}] ", style="cyan").append(mark_unsafe(label))
         with self.console.capture() as captured:
             self.console.print(text.append(" → "), end="", soft_wrap=True)
         return captured.get()
@@ -193,7 +194,7 @@ class _Harmless:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self._renderable, options):
             if not segment.control:
-                yield segment._replace(text=neutral(segment.text))
+                yield segment._replace(text=mark_unsafe(segment.text))
 
 
 def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
@@ -217,7 +218,7 @@ def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
 
 
 def _line(line: str, style: str) -> Text:
-    return _styled(neutral(" ".join(line.splitlines())), style)
+    return _styled(mark_unsafe(" ".join(line.splitlines())), style)
 
 
 def _styled(text: str, style: str = "") -> Text:

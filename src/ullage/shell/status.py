@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from ullage.config.documents import contents
 from ullage.config.problems import InvalidSettings, Problem
 from ullage.errors import ConfigurationError
-from ullage.shell.output import neutral
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ullage.config import Settings
 
-DEFAULT = "{model} · {ctx_used}/{ctx_max} {ctx_percent} · {session_cost} · {cwd} {git}"
 UNKNOWN = "?"
+NO_PRICE = "no price"
+"""Shown instead of a cost that is unknown: a local model, or one whose price is not known."""
 LONGEST_HEAD = 1_024
 """The most bytes that are read of git's file HEAD; a real one has about a hundred."""
 
@@ -90,8 +91,8 @@ VARIABLES: Mapping[str, StatusVariable] = {
     "ctx_free": StatusVariable("tokens that are free below the limit", tokens, UNKNOWN),
     "ctx_percent": StatusVariable("used share of the limit, in percent", percent),
     "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", written),
-    "cost": StatusVariable("cost of the last answer, in dollars", dollars, UNKNOWN),
-    "session_cost": StatusVariable("cost of the session, in dollars", dollars, UNKNOWN),
+    "cost": StatusVariable("cost of the last answer, in dollars", dollars, NO_PRICE),
+    "session_cost": StatusVariable("cost of the session, in dollars", dollars, NO_PRICE),
     "session": StatusVariable("first 8 characters of the session's id", str),
     "mode": StatusVariable("`goal` while the shell works on a goal", str),
     "cwd": StatusVariable("working folder", folder),
@@ -103,7 +104,7 @@ VARIABLES: Mapping[str, StatusVariable] = {
 def render(template: str, values: Mapping[str, object]) -> str:
     """Fills the template. A variable that is not in `values` disappears together with its separators.
 
-    A value is a plain value or a Figure. None means unknown, which is shown as `?` for counts and costs.
+    A value is a plain value or a Figure. None means unknown: `?` for a count, `no price` for a cost.
     """
     shown: list[tuple[str, str]] = []
     """Pairs of a separator and the part after it."""
@@ -114,7 +115,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
         if text:
             shown.append((between if shown else "", text))
             between = ""
-    return neutral("".join(separator + text for separator, text in shown)).replace("\n", "␊")
+    return mark_unsafe("".join(separator + text for separator, text in shown)).replace("\n", "␊")
 
 
 def check_settings(settings: Settings) -> None:

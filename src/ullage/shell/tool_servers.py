@@ -51,6 +51,9 @@ class ToolServers:
             why = "because you chose “always this tool” (:always lists these)"
             self._screen.dim(f"{tool} is called without a question, {why}")
             return True
+        offered = None if servers is None else servers.offered(tool)
+        if offered is not None and offered.read_only:
+            self._screen.dim(f"The server says that {tool} changes nothing. Ullage cannot verify this.")
         choices = {"y": "call it", "n": "do not call it", "a": "always this tool"}
         chosen = approve(self._screen, f"{tool} {arguments}", choices, approving={"y", "a"}, refuse="n")
         if chosen == "a" and servers is not None:

@@ -11,8 +11,10 @@ from rich.text import Text
 from ullage.broker.embedded_info import EMBEDDED
 from ullage.config.prices import prices_by_name
 from ullage.messages import RESULT_ROLES, arguments_text, calls_of, text_of
+from ullage.shell.status import NO_PRICE
+from ullage.text import one_line
 from ullage.usage import detail
-from ullage.window_chart import BLOCKS, bar, clean, short, with_free
+from ullage.window_chart import BLOCKS, bar, short, with_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +78,7 @@ def endpoint_counts(client: Client) -> str:
     if server is None:
         return "The model runs in this process, so Ullage counts texts itself."
     if server.supported is None:
-        return f"{server.place} has no known way to count texts, so Ullage counts them itself."
+        return f"{server.address} has no known way to count texts, so Ullage counts them itself."
     if server.supported:
         return f"{server.name} is supported."
     return f"{server.name} is not supported, so Ullage counts texts itself. A new session asks again."
@@ -86,7 +88,7 @@ def _next_to_go(context: Context) -> Iterator[Text]:
     """Yields one line about the turns that the next trim removes, if there are any."""
     going = context.forecast()
     if going:
-        first = short(clean(text_of(going[0].get("content")) or "a tool call"), 30)
+        first = short(one_line(text_of(going[0].get("content")) or "a tool call"), 30)
         yield Text(
             f"the next trim removes {len(going)} of {len(context)} turns, from “{first}” on", style="dim"
         )
@@ -110,7 +112,9 @@ def models(chat: ChatSession) -> RenderableType:
             " ".join(categories),
         )
         mark = "*" if name == chat.model.name else " "
-        lines.append(Text(f"{mark} {clean(name):<{wide}}  {clean(' · '.join(filter(None, facts)))}".rstrip()))
+        lines.append(
+            Text(f"{mark} {one_line(name):<{wide}}  {one_line(' · '.join(filter(None, facts)))}".rstrip())
+        )
     return Group(*lines)
 
 
@@ -125,7 +129,7 @@ def cost(chat: ChatSession, *, detailed: bool) -> RenderableType:
     meter = chat.context.meter
     prompt, completion = meter.total_tokens()
     total = meter.total_cost()
-    dollars = "?" if total is None else f"${total:.4f}"
+    dollars = NO_PRICE if total is None else f"${total:.4f}"
     guessed = sum(slot.estimated_calls for slot in meter.slots.values())
     mark = "~" if guessed else ""
     lines = [Text(f"{mark}{dollars} for {mark}{prompt:,} prompt and {mark}{completion:,} completion tokens")]
@@ -150,7 +154,7 @@ def history(chat: ChatSession, width: int) -> RenderableType:
         mark = "  " if change is None else "✗ " if change.evicted else "~ "
         handle = "" if change is None else f"  {change.handle}"
         room = max(10, width - 18 - len(handle))
-        line = f"{number:>4} {mark}{turn['role']:<10}{short(clean(said(turn)), room)}{handle}"
+        line = f"{number:>4} {mark}{turn['role']:<10}{short(one_line(said(turn)), room)}{handle}"
         lines.append(Text(line, style="" if change is None else "dim"))
     return Group(*lines) if lines else Text("nothing has been said yet", style="dim")
 

@@ -102,7 +102,7 @@ def ready(path: Path) -> None:
             "or use another file"
         ) from error
     if not stat.S_ISREG(status.st_mode):
-        raise StoreError(f"the store {path} is no file. Use the path of a file; a missing file is created")
+        raise StoreError(f"the store {path} is not a file. Use the path of a file; a missing file is created")
     if status.st_size:
         _check_file(path)
 

@@ -139,7 +139,7 @@ def release(connection: Connection, session: int) -> None:
 
 
 def index_again(connection: Connection) -> None:
-    """Makes the index anew: words can only be taken out of it by the text that they stood in."""
+    """Builds the index again. Single words cannot be removed from it without the text that they came from."""
     words = connection.dialect.words
     words.clear(connection)
     for key, letters, value in connection.execute("SELECT id, hash, text FROM pieces").fetchall():

@@ -1,17 +1,18 @@
 """The index of words in SQLite: FTS5 over our own stems, without any text.
 
 FTS5 knows which passages have a stem and how often. `passages` has the piece that a passage is a part of, and
-its number of stems. Words can only be taken out of the index by the text that they stood in.
+its number of stems. Words can only be removed from the index with the text that they came from. The queries
+of `SessionWords` are those of PostgreSQL's index as well.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.context.search import SESSION_PLACES, index_forms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ullage.context.search import Posting
     from ullage.store.connection import Connection
@@ -25,7 +26,6 @@ _HOLDING = (
     "FROM (SELECT doc, count(*) AS times FROM places WHERE {term} GROUP BY doc) AS held "
     "CROSS JOIN passages ON passages.id = held.doc CROSS JOIN kept ON kept.piece = passages.piece AND {whose}"
 )
-_TERMS = {"is": "term = :term", "begins": "term >= :term AND term < :end"}
 _WHOSE = {
     True: "kept.session = (SELECT min(session) FROM kept AS first WHERE first.piece = passages.piece)",
     False: "kept.session = :session",
@@ -73,34 +73,49 @@ class FtsIndex:
         connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
         connection.execute("DELETE FROM passages")
 
-    def of(self, connection: Connection, session: int | None) -> SqliteWords:
+    def of(self, connection: Connection, session: int | None) -> SessionWords:
         """Returns the words of a session, or of all if the session is None."""
-        return SqliteWords(connection, session)
+        return SessionWords(connection, session, _QUERIES)
 
 
-class SqliteWords:
+class WordQueries(NamedTuple):
+    """The statements of one kind of index that differ from those of others."""
+
+    holding: str
+    """Finds the passages of a term; `{term}` and `{whose}` are conditions."""
+    stem: str
+    """The column of the stems."""
+    stored: Callable[[str], str] = str
+    """Returns a stem as the index keeps it."""
+
+
+class SessionWords:
     """The words of one session, or of all if the session is None."""
 
-    def __init__(self, connection: Connection, session: int | None) -> None:
+    def __init__(self, connection: Connection, session: int | None, queries: WordQueries) -> None:
         self._connection = connection
         self._session = session
+        self._queries = queries
 
     def total(self) -> tuple[int, int]:
         """Returns the number of passages, and the number of stems in all of them."""
-        query = _TOTAL[self._session is None]
-        count, stems = self._connection.execute(query, {"session": self._session}).fetchone()
+        values = {} if self._session is None else {"session": self._session}
+        count, stems = self._connection.execute(_TOTAL[self._session is None], values).fetchone()
         return count, stems or 0
 
     def holding(self, stem: str) -> Sequence[Posting]:
-        """The passages that have the stem."""
-        return self._found("is", stem)
+        """Returns the passages that have the stem."""
+        return self._found("{} = :term", self._queries.stored(stem))
 
     def beginning(self, letters: str) -> Sequence[Posting]:
-        """The passages with stems that begin so, each of them once."""
-        return self._found("begins", letters)
+        """Returns the passages with stems that begin so, each of them once."""
+        return self._found("{0} >= :term AND {0} < :end", letters)
 
-    def _found(self, how: str, term: str) -> Sequence[Posting]:
-        query = _HOLDING.format(term=_TERMS[how], whose=_WHOSE[self._session is None])
-        own = {"session": self._session, "places": SESSION_PLACES}
-        values = {"term": term, "end": term + _LAST, **own}
+    def _found(self, condition: str, term: str) -> Sequence[Posting]:
+        where = condition.format(self._queries.stem)
+        query = self._queries.holding.format(term=where, whose=_WHOSE[self._session is None])
+        values = {"term": term, "end": term + _LAST, "session": self._session, "places": SESSION_PLACES}
         return self._connection.execute(query, values).fetchall()
+
+
+_QUERIES = WordQueries(_HOLDING, "term")

@@ -293,7 +293,7 @@ def counter_for(model: ModelLike, tokenizer: Tokenizer | None = None) -> Counter
         return _counter(target)
     if not callable(getattr(tokenizer, "count", None)):
         raise ConfigurationError(
-            f"{kind_of(tokenizer)} is no tokenizer: it needs a name and a method count(text)"
+            f"{kind_of(tokenizer)} is not a tokenizer: it needs a name and a method count(text)"
         )
     family = family_of(target.model, target.api, target.endpoint)
     return Counter(family, measures_of(family, tokenizer))

@@ -296,7 +296,7 @@ def longest_prefix(model: str, prefixes: Mapping[str, object]) -> str | None:
 
 def _spellings(name: str) -> Iterator[tuple[int, str]]:
     """Yields each spelling with the length of its provider's part: `anthropic/claude-x`, then `claude-x`."""
-    name = name.removeprefix("ft:")
+    name = name.removeprefix("ft:").removeprefix("databricks-")
     own = name.rfind("/") + 1
     while match := _REGION_OR_VENDOR.match(name, own):
         own = match.end()

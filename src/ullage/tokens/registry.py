@@ -30,7 +30,7 @@ def register_tokenizer(family: str, tokenizer: Tokenizer) -> None:
         )
     if not isinstance(tokenizer, Tokenizer) or not callable(tokenizer.count):
         raise ConfigurationError(
-            f"{kind_of(tokenizer)} is no tokenizer: it needs a name and a method count(text)"
+            f"{kind_of(tokenizer)} is not a tokenizer: it needs a name and a method count(text)"
         )
     _registered[family.lower()] = tokenizer
     for watcher in _watchers:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The end of a turn: its usage, its cost, and the warnings that it is the first to cause."""
+    """The end of a turn: its usage, its cost, and the warnings that it caused."""
 
     usage: Usage
     estimated: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidRequest
-from ullage.intake import kind_of, plain
+from ullage.intake import NotPlain, kind_of, plain
 from ullage.wire import conversion
 from ullage.wire.api import APIS, MODULES, Api, api_of
 from ullage.wire.fields import BodyField
@@ -31,7 +31,7 @@ def read(body: Any, api: ApiName) -> Request:
     known = api_of(api)
     try:
         place = BodyField(plain(body), known.name)
-    except RecursionError as error:
+    except NotPlain as error:
         raise InvalidRequest(str(error), api=api) from None
     place.object()
     return _read(place, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -36,6 +37,9 @@ MOST_TOKENS = 10**9
 """Highest token count of one request that is accepted."""
 
 THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction"})
+HISTORIES = frozenset({"compaction", "item_reference"})
+"""Types of parts that stand for a piece of the conversation which only the provider's server can read. They
+are never removed: nothing else tells the model about that piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +89,15 @@ def _summed(usage: Mapping[str, Any], places: Sum) -> int | None:
     return sum(parts) if parts else None
 
 
+@cache
+def _steps(place: str) -> tuple[str, ...]:
+    return tuple(place.split("."))
+
+
 def _first(usage: Mapping[str, Any], group: tuple[str, ...]) -> int | None:
     for place in group:
         value: Any = usage
-        for step in place.split("."):
+        for step in _steps(place):
             value = value.get(step) if isinstance(value, Mapping) else None
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
             count = int(value)  # Cohere and Bedrock write whole numbers as 28.0
@@ -121,6 +130,11 @@ def api_of(name: ApiName) -> Api:
     """The object of an API; raises InvalidRequest for an unknown name."""
     if not isinstance(name, str) or name not in MODULES:
         raise InvalidRequest(f"unknown API; one of {', '.join(APIS)}", api=shown(name))
+    return _loaded(name)
+
+
+@cache
+def _loaded(name: ApiName) -> Api:
     module = import_module(f"ullage.wire.{MODULES[name]}")
     found: Api = next(api for api in module.APIS if api.name == name)
     return found

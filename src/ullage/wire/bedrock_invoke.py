@@ -120,7 +120,7 @@ def _form_of_request(request: Request) -> ApiName | None:
 
 
 def leave(request: Request) -> Request:
-    """Returns a request as one of the API whose format its body has."""
+    """Returns the request under the API of its body: Bedrock wraps the formats of other APIs."""
     form = None if request.raw else _form_of_request(request)
     return replace(request, api=form or request.api, rest=without(request.rest, VERSION))
 

@@ -1,9 +1,8 @@
-"""Conversion of a request that leaves by another API than it came by.
+"""Converts a request that was read from one API and is written for another.
 
-On its own API everything goes back as it came. On another one only what that API knows may go: options are
-renamed or left out, members that only the first API knows are left out, and so are sealed parts such as
-signed thinking. A part that the conversation cannot do without and the other API does not have raises
-InvalidRequest.
+For its own API everything is written as it was read. For another API, options are renamed or left out, and
+members that only the first API knows are left out. So are sealed parts, such as signed thinking. If the
+conversation needs a part that the other API does not have, InvalidRequest is raised.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.wire import conversion
+from ullage.wire.api import HISTORIES
 from ullage.wire.calls import call, function_tool, named_function
 from ullage.wire.fields import BodyField, Object, without
 from ullage.wire.origin import Origin
@@ -109,12 +110,16 @@ def read_items(place: BodyField, start: int = 0) -> Iterator[tuple[Object, Origi
     for index, item in enumerate(place.each(start), start):
         kind = item.get("type").optional_text() or "message"
         side = _role_in_turn(item, kind)
-        is_over = side is None or (turn is not None and turn.spoken and not turn.calls and side != "call")
+        stands_alone = side is None or kind in HISTORIES
+        is_over = stands_alone or (turn is not None and turn.spoken and not turn.calls and side != "call")
         if turn is not None and is_over:
             yield turn.message(), Origin(tuple(range(first, index)))
             turn = None
         if side is None:  # not the assistant's
             yield _other_message(item, kind), Origin((index,))
+            continue
+        if stands_alone:
+            yield {"role": "assistant", "content": [own_block(item)]}, Origin((index,))
             continue
         if turn is None:
             turn, first = _Turn(), index

@@ -33,7 +33,7 @@ def marked(turns: Iterable[Iterable[Object]]) -> Iterator[Object]:
 
 
 def side_of(message: Message) -> str:
-    """Returns who speaks in the turn of this message: `assistant`, `system`, or `user`, who gives results."""
+    """Returns the speaker of this message: `assistant`, `system` or `user`; results come from the user."""
     role = message["role"]
     if role in SYSTEM_ROLES:
         return "system"

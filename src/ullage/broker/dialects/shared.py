@@ -177,7 +177,7 @@ class AnswerState:
         yield from self.used(usage_of(usage, self.api))
 
     def finished(self, word: Any) -> Iterator[Event]:
-        """Yields the last event, for the provider's word for the end."""
+        """Yields the last event; `word` is the provider's name for the reason of the end."""
         self.over = True
         ended = self.reasons.get(text(word)) or Finished("other", text(word)[:QUOTED])
         if self.refused:

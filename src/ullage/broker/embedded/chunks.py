@@ -11,10 +11,10 @@ from ullage.usage import Usage, read_usage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ullage.broker.events import Event
+    from ullage.broker.events import Event, Reason
 
 OVERFLOW = "exceed_context_size_error"
-_REASONS = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
+_REASONS: Mapping[str, Reason] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 
 
 class ChunkReader:

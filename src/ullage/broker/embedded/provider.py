@@ -40,7 +40,7 @@ class EmbeddedProvider:
         self.path = weights.needed(path)
         model = weights.SMOLLM2.model if path is None else Path(path).stem.lower()
         self.target = Target(model=model, api="openai.chat", endpoint="embedded:")
-        # Our own model can use any window up to its training's; another model may not.
+        # SmolLM2 works in any window up to the one it was trained with; another model may not.
         self._known = window if path is None and window <= weights.SMOLLM2.context else None
         # One thread does everything that must not overlap, in order: load, answer, answer, free.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="ullage-embedded")

@@ -14,7 +14,8 @@ from ullage.shell.completion.lines import line_of
 from ullage.shell.completion.paths import is_harmless, plain_paths
 from ullage.shell.prompt import Suggestion
 from ullage.shell.views import said
-from ullage.window_chart import clean, short
+from ullage.text import one_line
+from ullage.window_chart import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ def _words(text: str) -> list[str]:
 def _choices(word: str, pairs: Iterable[tuple[str, str]]) -> list[Suggestion]:
     """Returns a completion for each text that begins with the word; `pairs` are texts and their notes."""
     return [
-        Suggestion(text, len(word), note=short(clean(note), NOTE))
+        Suggestion(text, len(word), note=short(one_line(note), NOTE))
         for text, note in pairs
         if text.startswith(word)
     ]

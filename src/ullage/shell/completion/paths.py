@@ -11,9 +11,9 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ullage.shell.output import neutral
 from ullage.shell.prompt import Suggestion
 from ullage.terminal.programs import MOST_READ, names_in
+from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 def is_harmless(text: str) -> bool:
     """Returns True if the text has no control or hidden characters."""
-    return neutral(text) == text and not ("\n" in text or "\t" in text)
+    return mark_unsafe(text) == text and not ("\n" in text or "\t" in text)
 
 
 # Programs ---------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class PostgresDatabase:
         """Server, database and schema; never a password."""
         self.is_closed = False
         self.locks = PostgresLocks(self._address)
-        """Locks that tell this process from others that have the store open."""
+        """Locks that distinguish this process from others that have the store open."""
         self._local = threading.local()
         self._begin_process()
         try:
@@ -64,7 +64,7 @@ class PostgresDatabase:
     def writing(self, *locks: str) -> Iterator[PostgresConnection]:
         """Opens a transaction whose changes are durable at the end of the block, or undone if it raises.
 
-        The locks are taken in this order, and end with the transaction.
+        `locks` are taken in their order, and released at the end of the transaction.
         """
         milliseconds = max(1, round(current_limit().seconds * 1_000))
         begin = ["BEGIN", f"SET LOCAL lock_timeout = {milliseconds}"]

@@ -1,0 +1,39 @@
+"""The activity, the costs and the caps as JSON for the page, and the events of its stream."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ullage.fitting.policy import ChangeKind
+
+REASONS: Mapping[ChangeKind, str] = {
+    "cap": "old tool output that was too long: its head and tail stay",
+    "age": "tool output of a step long ago: a placeholder stands in its place",
+    "errors": "long error output: its error lines stay",
+    "placeholder": "older tool output: a placeholder stands in its place",
+    "cut": "newest output, larger than the room: its middle is cut",
+    "evict": "older exchange: it left the request, and the digest quotes it",
+}
+"""Kind of a change → the reason, for people."""
+
+
+def dump(value: Any) -> bytes:
+    """Returns the JSON text of dataclasses, dicts and lists."""
+    return orjson.dumps(value, default=_plain)
+
+
+def event(name: str, value: Any, number: int | None = None) -> bytes:
+    """Returns one event of a stream; a browser that connects again names the last number."""
+    mark = b"" if number is None else b"id: %d\n" % number
+    return b"%bevent: %b\ndata: %b\n\n" % (mark, name.encode(), dump(value))
+
+
+def _plain(value: Any) -> Any:
+    """Returns the value of a type that JSON lacks: money as a number, a series as a list."""
+    return float(value) if isinstance(value, Decimal) else list(value)

@@ -1,0 +1,89 @@
+"""LiteLLM: a callback for the proxy, the router and `acompletion`, and `trim_messages`.
+
+The callback acts after a deployment was chosen, so the model that really answers is known, and retries and
+fallbacks are fitted for their own models. LiteLLM asks callbacks only on asynchronous calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ullage.errors import ConfigurationError, MissingHost
+from ullage.fitting import fit
+from ullage.integrations.fitter import BodyFitter
+
+try:
+    from litellm import get_max_tokens
+    from litellm.integrations.custom_logger import CustomLogger
+except ImportError as error:
+    raise MissingHost("LiteLLM", "litellm>=1.100", str(error)) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+    from ullage.fitting import FitPolicy
+    from ullage.integrations.fitter import FitterOptions
+    from ullage.target import ApiName
+
+CALLS: Mapping[str, ApiName] = {
+    "acompletion": "openai.chat",
+    "completion": "openai.chat",
+    "anthropic_messages": "anthropic.messages",
+    "aresponses": "openai.responses",
+    "responses": "openai.responses",
+}
+"""LiteLLM's name of a call → the API of its arguments. Other calls are left alone."""
+MEMBERS = ("model", "messages", "input", "instructions", "system", "tools", "functions", "tool_choice")
+"""The arguments that cost input tokens. `response_format` is added if it is a plain object."""
+
+
+class FitHook(CustomLogger):
+    """Keeps requests within `limit` input tokens, less `reserve` if both are given.
+
+    Without a limit, the table of models has the window of the model that is called.
+    """
+
+    def __init__(self, **options: Unpack[FitterOptions]) -> None:
+        super().__init__()
+        self._fitters = {api: BodyFitter(api, **options) for api in dict.fromkeys(CALLS.values())}
+
+    async def async_pre_call_deployment_hook(
+        self, kwargs: dict[str, Any], call_type: Any
+    ) -> dict[str, Any] | None:
+        """Returns the arguments of a call with messages that fit; the given arguments are not changed."""
+        api = CALLS.get(getattr(call_type, "value", ""))
+        if api is None:
+            return None
+        body = {name: kwargs[name] for name in MEMBERS if kwargs.get(name) is not None}
+        if isinstance(kwargs.get("response_format"), dict):
+            body["response_format"] = kwargs["response_format"]
+        done = await asyncio.to_thread(self._fitters[api].fit, body)
+        return {**kwargs, **done.body} if done.changed else None
+
+
+def trim_messages(
+    messages: Sequence[Any],
+    model: str | None = None,
+    trim_ratio: float = 1.0,
+    return_response_tokens: bool = False,
+    max_tokens: int | None = None,
+    *,
+    tools: Sequence[Any] | None = None,
+    policy: FitPolicy | None = None,
+) -> Any:
+    """Returns messages that fit in `max_tokens`, or in this share of the model's window.
+
+    It stands in for LiteLLM's function of this name. With `return_response_tokens` it returns a tuple: the
+    messages, and the tokens of the limit that are left.
+    """
+    limit = max_tokens
+    if limit is None:
+        if model is None:
+            raise ConfigurationError("trim_messages needs max_tokens, or a model whose window is known")
+        limit = int((get_max_tokens(model) or 0) * trim_ratio)
+    fitted = fit(messages, model, tools, limit, policy=policy)
+    if return_response_tokens:
+        return fitted.messages, fitted.limit - fitted.count.ceiling
+    return fitted.messages
