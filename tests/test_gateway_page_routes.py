@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import re
 import socket
-import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -27,12 +26,13 @@ from ullage.config import load
 from ullage.cost.book import Account, Reservation
 from ullage.cost.keys import Limits
 from ullage.fitting.body import RequestWindow
-from ullage.fitting.policy import ChangeKind
+from ullage.fitting.policy import ChangeKind, Pass
 from ullage.gateway import kept_texts
 from ullage.gateway.activity import MOST_CONVERSATIONS, MOST_SEEN, Activity
 from ullage.gateway.bill import BookedCall
 from ullage.gateway.conversations import Identity
 from ullage.gateway.figures import Ending
+from ullage.gateway.fit_policy import POLICY
 from ullage.gateway.gate import Gate
 from ullage.gateway.page import login, money, site
 from ullage.gateway.page.login import Logins
@@ -52,6 +52,8 @@ pytestmark = pytest.mark.enable_socket
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 100}}
+UNCOUNTED = {"choices": []}
+"""An answer without usage, so that nothing is learned about the upstream's counts."""
 WINDOW = 4_000
 
 
@@ -286,28 +288,12 @@ def test_only_so_many_logins_and_addresses_are_remembered(
     asyncio.run(check())
 
 
-def test_requests_at_the_very_start_all_wait_for_the_keys() -> None:
-    """Two requests come before the store has said that keys exist: neither is let in without one."""
-    both = threading.Barrier(2, timeout=PATIENCE)
-
-    class SlowKeys:
-        def exist(self) -> bool:
-            both.wait()
-            return True
-
-    async def check() -> list[bool]:
-        gate = Gate(SlowKeys())  # type: ignore[arg-type]
-        return await asyncio.gather(gate.needs_keys(), gate.needs_keys())
-
-    assert asyncio.run(check()) == [True, True]
-
-
 # The data
 
 
 def test_the_state_has_figures_and_no_texts() -> None:
     secret = "Bearer some-private-secret"  # noqa: S105 - a stand-in
-    with playing(sent_json(USAGE)) as player, serving(player.url, window=WINDOW) as gateway:
+    with playing(sent_json(UNCOUNTED)) as player, serving(player.url, window=WINDOW) as gateway:
         for steps in range(1, 13):
             gateway.ask("/v1/chat/completions", loop_chat(steps), headers={"authorization": secret})
         gateway.ask("/v1/chat/completions", chat("word " * 9_000))
@@ -332,7 +318,8 @@ def test_the_state_has_figures_and_no_texts() -> None:
 
 
 def test_every_kind_of_change_and_of_refusal_has_words() -> None:
-    assert REASONS.keys() == set(get_args(ChangeKind))
+    own = {each.name for each in POLICY.trim_strategy if isinstance(each, Pass)}
+    assert REASONS.keys() == {*get_args(ChangeKind), *own}
     with serving("http://127.0.0.1:9") as gateway:
         script = gateway.ask("/page/page.js").body.decode()
     table = re.search(r"const KINDS = \{(.*?)\}", script, re.DOTALL)
@@ -341,7 +328,7 @@ def test_every_kind_of_change_and_of_refusal_has_words() -> None:
 
 
 def test_reuse_is_the_share_of_the_request_before() -> None:
-    with playing(sent_json(USAGE)) as player, serving(player.url, window=WINDOW) as gateway:
+    with playing(sent_json(UNCOUNTED)) as player, serving(player.url, window=WINDOW) as gateway:
         for steps in range(1, 13):
             gateway.ask("/v1/chat/completions", loop_chat(steps))
         other = loop_chat(13)
@@ -359,7 +346,7 @@ def test_reuse_is_the_share_of_the_request_before() -> None:
 def test_a_digest_leaves_the_system_prompt_before_it_reusable() -> None:
     system = {"role": "system", "content": "You keep the log of the harbour. " * 60}
     talk: list[dict[str, str]] = [system]
-    with playing(sent_json(USAGE)) as player, serving(player.url, window=WINDOW) as gateway:
+    with playing(sent_json(UNCOUNTED)) as player, serving(player.url, window=WINDOW) as gateway:
         for boat in range(8):
             talk.append({"role": "user", "content": f"Boat {boat} came in. " * 120})
             gateway.ask("/v1/chat/completions", {"model": MODEL, "messages": talk})
@@ -417,7 +404,7 @@ def test_texts_are_kept_only_if_asked_and_never_with_keys(monkeypatch: pytest.Mo
     monkeypatch.setattr(kept_texts, "MOST_REQUESTS", 2)
     own, known = "my-own-odd-credential", "sk-proj-" + "aB3d" * 6
     with (
-        playing(sent_json(USAGE)) as player,
+        playing(sent_json(UNCOUNTED)) as player,
         serving(player.url, window=WINDOW, keep_bodies=True) as gateway,
     ):
         for steps in range(1, 40):
@@ -449,7 +436,6 @@ def test_memory_is_bounded() -> None:
             gateway.ask("/v1/chat/completions", chat(f"Boat {each}"))
         state = state_of(gateway)
         assert len(state["conversations"]) == MOST_CONVERSATIONS
-        assert len(gateway.app._activity._reuse._newest) == MOST_CONVERSATIONS
     activity = Activity()
     request = Received("GET", "/" + "x" * 9_000, "", {}, "127.0.0.1")
     for _ in range(MOST_SEEN + 1):
@@ -586,6 +572,7 @@ def outgoing(fitted: Any) -> Outgoing:
     upstream: Any = None
     return Outgoing(
         upstream=upstream,
+        api="openai.chat",
         model=MODEL,
         target=target,
         data=b"",
@@ -596,8 +583,10 @@ def outgoing(fitted: Any) -> Outgoing:
         identity=Identity("", target, fitted.limit, "name"),
         fitted=fitted,
         unread="",
+        reused=None,
         is_lowered=False,
         is_streamed=False,
+        asked={},
     )
 
 

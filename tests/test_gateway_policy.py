@@ -136,7 +136,7 @@ def test_conversations_are_forgotten_by_number_and_by_size() -> None:
 
     def use(name: str, size: int) -> Conversation:
         target = Target(model="gpt-5.1", api="openai.chat")
-        return known.get("openai.chat", Identity("", target, LIMIT, name), counts.factor, size)
+        return known.get("openai.chat", Identity("", target, LIMIT, name), counts.factor, size=size)
 
     first = use("a", 100)
     assert use("a", 200) is first

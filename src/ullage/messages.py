@@ -33,6 +33,20 @@ CHARGED = frozenset(
 """Fields of an assistant message that cost tokens in addition to content and calls."""
 
 
+def is_plain(message: Message) -> bool:
+    """Returns True if a message is only text, for which the rules are known exactly."""
+    if message["role"] in RESULT_ROLES or message.get("tool_calls") or message.get("function_call"):
+        return False
+    if len(message) > 2 and any(message.get(name) for name in CHARGED):
+        return False
+    content = message.get("content")
+    return isinstance(content, str) or content is None or all(_is_text(part) for part in content)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, str) or (part.get("type") == "text" and isinstance(part.get("text"), str))
+
+
 def text_of(content: Any) -> str:
     """Returns the text of a message's content: parts joined by newlines, without media."""
     if content is None:

@@ -22,8 +22,7 @@ from ullage.fitting.state import FoldState, Mark, Position, SystemPrompt, Totals
 from ullage.fitting.trim import trim, with_block
 from ullage.fitting.units import Entry, Unit, first_system
 from ullage.intake import whole_number
-from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, split_content, text_of
-from ullage.tokens.request_count import is_plain
+from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, is_plain, split_content, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,9 +11,9 @@ from ullage.fitting.recall import with_quotation
 from ullage.fitting.result import FitRecord, Fitted
 from ullage.fitting.series import Series
 from ullage.fitting.units import first_system
-from ullage.messages import without_recalled
+from ullage.messages import is_plain, without_recalled
 from ullage.tokens import Cost, Count
-from ullage.tokens.request_count import BLOCKS, is_plain
+from ullage.tokens.request_count import BLOCKS
 
 if TYPE_CHECKING:
     from ullage.fitting.recall import Recall

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of
-from ullage.tokens.request_count import is_plain
+from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

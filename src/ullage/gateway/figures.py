@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.fitting.result import EVICT
 from ullage.messages import RESULT_ROLES, answered_id, calls_of
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def list_changes(history: Sequence[Message], done: Sequence[Done]) -> NewChanges
     net: dict[int, Done] = {}
     for kind, place, before, after, handle in done:
         first = net[place][2] if place in net else before
-        net[place] = (kind, place, first, after, handle)
+        net[place] = (kind.removeprefix(f"{EVICT}:"), place, first, after, handle)
     listed = tuple(
         SeenChange(kind, place, history[place]["role"], _tool(history, place), before, after)
         for kind, place, before, after, _ in list(net.values())[:MOST_CHANGES]

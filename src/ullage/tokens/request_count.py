@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ullage import wire
 from ullage.intake import read_messages, read_tools
 from ullage.messages import (
-    CHARGED,
     RESULT_ROLES,
     SYSTEM_ROLES,
     calls_of,
+    is_plain,
     split_content,
     text_of,
     without_recalled,
@@ -151,20 +151,6 @@ def _total(counter: Counter, messages: Sequence[Message], bare: Cost, once: Cost
         blocks["summary"] += summary
         blocks["system"] += cost.tokens - summary
     return Count(sum(blocks.values()), ceiling, exact, blocks)
-
-
-def is_plain(message: Message) -> bool:
-    """Returns True if a message is only text, for which the rules are known exactly."""
-    if message["role"] in RESULT_ROLES or message.get("tool_calls") or message.get("function_call"):
-        return False
-    if len(message) > 2 and any(message.get(name) for name in CHARGED):
-        return False
-    content = message.get("content")
-    return isinstance(content, str) or content is None or all(_is_text(part) for part in content)
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, str) or (part.get("type") == "text" and isinstance(part.get("text"), str))
 
 
 def _digest_tokens(counter: Counter, message: Message, tokens: int) -> int:

@@ -1,1 +1,1 @@
-"""The page of the gateway: what fills each window, what was removed and why, costs and caps, in a browser."""
+"""The page of the gateway in a browser: the use of each window, changes and their reasons, costs, caps."""

@@ -10,17 +10,18 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ullage.fitting.policy import ChangeKind
-
-REASONS: Mapping[ChangeKind, str] = {
+REASONS: Mapping[str, str] = {
     "cap": "old tool output that was too long: its head and tail stay",
     "age": "tool output of a step long ago: a placeholder stands in its place",
     "errors": "long error output: its error lines stay",
     "placeholder": "older tool output: a placeholder stands in its place",
     "cut": "newest output, larger than the room: its middle is cut",
     "evict": "older exchange: it left the request, and the digest quotes it",
+    "documents": "files in one older message: the head and tail of each stay",
+    "steps": "old step of a long loop: it left the request, and the digest quotes it",
+    "previous": "output before the newest one: its middle is cut",
 }
-"""Kind of a change → the reason, for people."""
+"""Kind of a change, or a pass of the gateway's own → the reason, for people."""
 
 
 def dump(value: Any) -> bytes:

@@ -398,8 +398,7 @@ function inside(request) {
 }
 
 function reasonOf(kind) {
-  const bare = kind.startsWith("evict:") ? "evict" : kind;
-  return seen.reasons[bare] ?? "a pass of your own";
+  return seen.reasons[kind] ?? "a pass of your own";
 }
 
 function reasonList(request) {
