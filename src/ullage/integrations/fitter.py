@@ -11,6 +11,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 import orjson
@@ -23,7 +24,7 @@ from ullage.fitting.policy import checked_policy
 from ullage.intake import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from ullage.fitting import FitPolicy, Fitted, FittedRequest
     from ullage.messages import Message
@@ -185,6 +186,33 @@ def restore(
         else:
             restored.append(remake(owners[source], message))
     return restored
+
+
+class Origin(NamedTuple):
+    """The origin of a message: a message of the host, and one of its tool results if it has several."""
+
+    message: Any
+    result: Any = None
+
+
+def join_results(
+    origins: Iterable[Origin],
+    results_of: Callable[[Any], Sequence[Any]],
+    with_results: Callable[[Any, list[Any]], Any],
+) -> list[Any]:
+    """Returns the host's messages of a result, for a host that keeps several tool results in one message.
+
+    `results_of` returns the tool results of a message, and `with_results` a copy of it with others. A message
+    whose results are all there, unchanged, is the given object.
+    """
+    joined: list[Any] = []
+    for _, group in groupby(origins, key=lambda origin: id(origin.message)):
+        members = list(group)
+        message = members[0].message
+        results = [member.result for member in members if member.result is not None]
+        is_same = [id(each) for each in results] == [id(each) for each in results_of(message)]
+        joined.append(message if is_same or not results else with_results(message, results))
+    return joined
 
 
 def restore_parts(
