@@ -1,0 +1,171 @@
+"""Fits the events of AG2: events that did not change are the given objects, others are copies.
+
+Only some events are sent to the model as messages. The others, such as the thoughts of a model, stay with the
+event that follows them, or go with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from ullage.errors import MissingHost
+from ullage.integrations.fitter import Origin, join_results, restore, restore_parts
+
+try:
+    from ag2.compact import CompactionSummary
+    from ag2.events import (
+        BinaryInput,
+        BinaryType,
+        DataInput,
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        TextInput,
+        ToolResult,
+        ToolResultsEvent,
+        UrlInput,
+    )
+except ImportError as error:
+    raise MissingHost("AG2", "ag2>=1.2", str(error)) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ullage.integrations.fitter import HistoryFitter
+
+SENT = (ModelRequest, ModelResponse, ToolResultsEvent, CompactionSummary)
+"""Events that are messages."""
+
+
+class FittedEvents(NamedTuple):
+    """Events that fit, and the prompt beside them."""
+
+    events: list[Any]
+    prompt: str
+
+
+def fit_events(
+    fitter: HistoryFitter, events: list[Any], prompt: str, tools: Sequence[Any]
+) -> FittedEvents | None:
+    """Returns events and a prompt that fit; None if nothing had to change."""
+    sent = [event for event in events if isinstance(event, SENT)]
+    read = [(Origin(prompt), {"role": "system", "content": prompt})] if prompt else []
+    read += [each for event in sent for each in _read(event)]
+    given = [message for _, message in read]
+    fitted = fitter.fit(given, tools)
+    if not fitted.changed:
+        return None
+    restored: list[Origin] = restore(fitted, given, [origin for origin, _ in read], _remake)
+    told = prompt
+    if isinstance(restored[0].message, str):
+        told, restored = restored[0].message, restored[1:]
+    joined = join_results(restored, _results, _with_results)
+    places = [source for source in fitted.sources if source is not None]
+    kept = {id(read[place][0].message) for place in places}
+    return FittedEvents(_with_others(events, joined, kept), told)
+
+
+def _with_others(events: list[Any], joined: list[Any], kept: set[int]) -> list[Any]:
+    """Returns the joined events, each behind the events that were in front of its original."""
+    left = iter(joined)
+    result: list[Any] = []
+    waiting: list[Any] = []
+    for event in events:
+        if not isinstance(event, SENT):
+            waiting.append(event)
+            continue
+        if id(event) in kept:
+            result += [*waiting, next(left)]
+        waiting = []
+    return [*result, *left, *waiting]
+
+
+def _read(event: Any) -> Iterator[tuple[Origin, dict[str, Any]]]:
+    """Yields an event as fitting reads it: each tool result by itself."""
+    if isinstance(event, ToolResultsEvent):
+        for result in event.results:
+            text = "\n".join(_input_text(part) for part in result.result.parts)
+            yield (
+                Origin(event, result),
+                {"role": "tool", "tool_call_id": result.parent_id, "content": text},
+            )
+    elif isinstance(event, ModelResponse):
+        yield Origin(event), _read_answer(event)
+    elif isinstance(event, CompactionSummary):
+        yield Origin(event), {"role": "user", "content": event.summary}
+    else:
+        is_text = len(event.parts) == 1 and isinstance(event.parts[0], TextInput)
+        content = event.parts[0].content if is_text else [_read_input(part) for part in event.parts]
+        yield Origin(event), {"role": "user", "content": content}
+
+
+def _read_answer(event: ModelResponse) -> dict[str, Any]:
+    made: dict[str, Any] = {"role": "assistant", "content": event.content}
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in event.tool_calls.calls
+    ]
+    return {**made, "tool_calls": calls} if calls else {**made, "content": event.content or ""}
+
+
+def _input_text(part: Any) -> str:
+    """Returns an input as a text, for counting."""
+    if isinstance(part, TextInput):
+        return str(part.content)
+    return orjson.dumps(part.data if isinstance(part, DataInput) else vars(part), default=str).decode()
+
+
+def _read_input(part: Any) -> dict[str, Any]:
+    """Returns an input as a part of a message, in the form that is counted best."""
+    if isinstance(part, UrlInput) and part.kind == BinaryType.IMAGE:
+        return {"type": "image_url", "image_url": {"url": part.url}}
+    if isinstance(part, BinaryInput):
+        url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
+        if part.kind == BinaryType.IMAGE:
+            return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "file", "file": {"file_data": url}}
+    return {"type": "text", "text": _input_text(part)}
+
+
+def _results(event: Any) -> list[Any]:
+    return list(event.results) if isinstance(event, ToolResultsEvent) else []
+
+
+def _with_results(event: Any, results: list[Any]) -> Any:
+    return _copied(event, results=results)
+
+
+def _remake(owner: Origin | None, message: Any) -> Origin:
+    """Returns a copy of the owner with the new content; its inputs that are still there stay as they are."""
+    content = message["content"]
+    if message["role"] == "system":
+        return Origin(content)
+    if owner is None:
+        return Origin(ModelRequest([TextInput(content)]))
+    if owner.result is not None:
+        old = owner.result.result
+        result = ToolResult(content, final=old.final, metadata=old.metadata)
+        return Origin(owner.message, _copied(owner.result, result=result))
+    event = owner.message
+    if isinstance(event, ModelResponse):
+        metadata = event.metadata
+        return Origin(_copied(event, message=ModelMessage(content, metadata=metadata) if content else None))
+    if isinstance(event, CompactionSummary):
+        return Origin(_copied(event, summary=content))
+    read = [_read_input(part) for part in event.parts]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return Origin(
+        _copied(event, parts=restore_parts(parts, read, event.parts, lambda part: TextInput(part["text"])))
+    )
+
+
+def _copied(event: Any, **changes: Any) -> Any:
+    """Returns a copy of an event with other fields."""
+    made = copy.copy(event)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
