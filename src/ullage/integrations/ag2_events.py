@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import Origin, join_results, restore, restore_parts
+from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
 
 try:
     from ag2.compact import CompactionSummary
@@ -53,13 +53,13 @@ def fit_events(
 ) -> FittedEvents | None:
     """Returns events and a prompt that fit; None if nothing had to change."""
     sent = [event for event in events if isinstance(event, SENT)]
-    read = [(Origin(prompt), {"role": "system", "content": prompt})] if prompt else []
+    read = [(MessageOrigin(prompt), {"role": "system", "content": prompt})] if prompt else []
     read += [each for event in sent for each in _read(event)]
     given = [message for _, message in read]
     fitted = fitter.fit(given, tools)
     if not fitted.changed:
         return None
-    restored: list[Origin] = restore(fitted, given, [origin for origin, _ in read], _remake)
+    restored: list[MessageOrigin] = restore(fitted, given, [origin for origin, _ in read], _remake)
     told = prompt
     if isinstance(restored[0].message, str):
         told, restored = restored[0].message, restored[1:]
@@ -84,23 +84,23 @@ def _with_others(events: list[Any], joined: list[Any], kept: set[int]) -> list[A
     return [*result, *left, *waiting]
 
 
-def _read(event: Any) -> Iterator[tuple[Origin, dict[str, Any]]]:
+def _read(event: Any) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
     """Yields an event as fitting reads it: each tool result by itself."""
     if isinstance(event, ToolResultsEvent):
         for result in event.results:
             text = "\n".join(_input_text(part) for part in result.result.parts)
             yield (
-                Origin(event, result),
+                MessageOrigin(event, result),
                 {"role": "tool", "tool_call_id": result.parent_id, "content": text},
             )
     elif isinstance(event, ModelResponse):
-        yield Origin(event), _read_answer(event)
+        yield MessageOrigin(event), _read_answer(event)
     elif isinstance(event, CompactionSummary):
-        yield Origin(event), {"role": "user", "content": event.summary}
+        yield MessageOrigin(event), {"role": "user", "content": event.summary}
     else:
         is_text = len(event.parts) == 1 and isinstance(event.parts[0], TextInput)
         content = event.parts[0].content if is_text else [_read_input(part) for part in event.parts]
-        yield Origin(event), {"role": "user", "content": content}
+        yield MessageOrigin(event), {"role": "user", "content": content}
 
 
 def _read_answer(event: ModelResponse) -> dict[str, Any]:
@@ -139,26 +139,28 @@ def _with_results(event: Any, results: list[Any]) -> Any:
     return _copied(event, results=results)
 
 
-def _remake(owner: Origin | None, message: Any) -> Origin:
+def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
     """Returns a copy of the owner with the new content; its inputs that are still there stay as they are."""
     content = message["content"]
     if message["role"] == "system":
-        return Origin(content)
+        return MessageOrigin(content)
     if owner is None:
-        return Origin(ModelRequest([TextInput(content)]))
+        return MessageOrigin(ModelRequest([TextInput(content)]))
     if owner.result is not None:
         old = owner.result.result
         result = ToolResult(content, final=old.final, metadata=old.metadata)
-        return Origin(owner.message, _copied(owner.result, result=result))
+        return MessageOrigin(owner.message, _copied(owner.result, result=result))
     event = owner.message
     if isinstance(event, ModelResponse):
         metadata = event.metadata
-        return Origin(_copied(event, message=ModelMessage(content, metadata=metadata) if content else None))
+        return MessageOrigin(
+            _copied(event, message=ModelMessage(content, metadata=metadata) if content else None)
+        )
     if isinstance(event, CompactionSummary):
-        return Origin(_copied(event, summary=content))
+        return MessageOrigin(_copied(event, summary=content))
     read = [_read_input(part) for part in event.parts]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return Origin(
+    return MessageOrigin(
         _copied(event, parts=restore_parts(parts, read, event.parts, lambda part: TextInput(part["text"])))
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import Origin, join_results, restore, restore_parts
+from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
 
 try:
     from agent_framework import Content, Message
@@ -44,14 +44,14 @@ def fit_messages(
     model: str | None,
 ) -> FittedMessages | None:
     """Returns messages and instructions that fit; None if nothing had to change."""
-    beside = None if instructions is None else Origin(Message("system", [instructions]))
+    beside = None if instructions is None else MessageOrigin(Message("system", [instructions]))
     read = [(beside, {"role": "system", "content": instructions})] if beside else []
     read += [each for message in messages for each in _read(message)]
     given = [message for _, message in read]
     fitted = fitter.fit(given, tools, model=model)
     if not fitted.changed:
         return None
-    restored: list[Origin] = restore(fitted, given, [origin for origin, _ in read], _remake)
+    restored: list[MessageOrigin] = restore(fitted, given, [origin for origin, _ in read], _remake)
     told = None
     if beside is not None:
         first, *restored = restored
@@ -59,12 +59,12 @@ def fit_messages(
     return FittedMessages(join_results(restored, _results, _with_contents), told)
 
 
-def _read(message: Message) -> Iterator[tuple[Origin, dict[str, Any]]]:
+def _read(message: Message) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
     """Yields a message as fitting reads it: each tool result by itself."""
     if message.role == "tool":
         for result in _results(message):
             read = {"role": "tool", "tool_call_id": result.call_id, "content": _result_text(result)}
-            yield Origin(message, result), read
+            yield MessageOrigin(message, result), read
         return
     shown = _shown(message)
     is_text = all(content.type == "text" for content in shown)
@@ -77,7 +77,7 @@ def _read(message: Message) -> Iterator[tuple[Origin, dict[str, Any]]]:
     if message.role == "assistant":
         made |= _answer_fields(message)
     if made["content"] or len(made) > 2:
-        yield Origin(message), made
+        yield MessageOrigin(message), made
 
 
 def _answer_fields(message: Message) -> dict[str, Any]:
@@ -131,15 +131,15 @@ def _read_content(content: Content) -> dict[str, Any]:
     return {"type": "file", "file": {"file_data": content.uri}}
 
 
-def _remake(owner: Origin | None, message: Any) -> Origin:
+def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
     """Returns a copy of the owner with the new content; its parts that are still there stay as they are."""
     content = message["content"]
     if owner is None:
-        return Origin(Message(message["role"], [content]))
+        return MessageOrigin(Message(message["role"], [content]))
     if owner.result is not None:
         result = copy.copy(owner.result)
         result.result, result.items = content, None
-        return Origin(owner.message, result)
+        return MessageOrigin(owner.message, result)
     shown = _shown(owner.message)
     if isinstance(content, list):
         read = [_read_content(each) for each in shown]
@@ -148,7 +148,7 @@ def _remake(owner: Origin | None, message: Any) -> Origin:
         parts = [Content.from_text(content)] if content else []
     thoughts = [each for each in owner.message.contents if each.type == "text_reasoning"]
     calls = [each for each in owner.message.contents if each.type == "function_call"]
-    return Origin(_with_contents(owner.message, [*thoughts, *parts, *calls]))
+    return MessageOrigin(_with_contents(owner.message, [*thoughts, *parts, *calls]))
 
 
 def _with_contents(message: Message, contents: list[Any]) -> Message:

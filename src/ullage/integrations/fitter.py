@@ -188,7 +188,7 @@ def restore(
     return restored
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """The origin of a message: a message of the host, and one of its tool results if it has several."""
 
     message: Any
@@ -196,7 +196,7 @@ class Origin(NamedTuple):
 
 
 def join_results(
-    origins: Iterable[Origin],
+    origins: Iterable[MessageOrigin],
     results_of: Callable[[Any], Sequence[Any]],
     with_results: Callable[[Any, list[Any]], Any],
 ) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import Origin, join_results, restore, restore_parts
+from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
 
 try:
     from llm.parts import (
@@ -40,7 +40,7 @@ def fit_messages(
     fitted = fitter.fit(given, tools, model=model)
     if not fitted.changed:
         return messages
-    restored: list[Origin] = restore(fitted, given, [origin for origin, _ in read], _remake)
+    restored: list[MessageOrigin] = restore(fitted, given, [origin for origin, _ in read], _remake)
     return join_results(restored, _results, lambda message, results: replace(message, parts=results))
 
 
@@ -54,7 +54,7 @@ def text_of(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, TextPart))
 
 
-def _read_history(messages: Sequence[Message]) -> Iterator[tuple[Origin, dict[str, Any]]]:
+def _read_history(messages: Sequence[Message]) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
     """Yields each message for fitting, with its origin. Calls of models that give them no ids get some."""
     called: list[str] = []
     for place, message in enumerate(messages):
@@ -63,13 +63,13 @@ def _read_history(messages: Sequence[Message]) -> Iterator[tuple[Origin, dict[st
                 made = called.pop(0) if called else ""
                 name = part.tool_call_id or made
                 yield (
-                    Origin(message, part),
+                    MessageOrigin(message, part),
                     {"role": "tool", "tool_call_id": name, "content": part.output},
                 )
         else:
             read = _read(message, place)
             called = [call["id"] for call in read.get("tool_calls", ())]
-            yield Origin(message), read
+            yield MessageOrigin(message), read
 
 
 def _results(message: Message) -> list[Any]:
@@ -124,13 +124,13 @@ def _read_part(part: Any) -> dict[str, Any]:
     return {"type": "file", "file": {"file_data": url}}
 
 
-def _remake(owner: Origin | None, message: Any) -> Origin:
+def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
     """Returns a copy of the owner with the new content; its parts that are still there stay as they are."""
     content = message["content"]
     if owner is None:
-        return Origin(Message(role=message["role"], parts=[TextPart(text=content)]))
+        return MessageOrigin(Message(role=message["role"], parts=[TextPart(text=content)]))
     if owner.result is not None:
-        return Origin(owner.message, replace(owner.result, output=content))
+        return MessageOrigin(owner.message, replace(owner.result, output=content))
     shown = _shown(owner.message)
     if isinstance(content, list):
         read = [_read_part(part) for part in shown]
@@ -140,4 +140,4 @@ def _remake(owner: Origin | None, message: Any) -> Origin:
     others = [part for part in owner.message.parts if not any(part is each for each in shown)]
     thoughts = [part for part in others if isinstance(part, ReasoningPart)]
     calls = [part for part in others if not isinstance(part, ReasoningPart)]
-    return Origin(replace(owner.message, parts=[*thoughts, *parts, *calls]))
+    return MessageOrigin(replace(owner.message, parts=[*thoughts, *parts, *calls]))
