@@ -189,6 +189,18 @@ def test_a_refusal_raises_the_ceiling_at_once() -> None:
     assert UpstreamCounts(shelf).factor(target) == counts.factor(target)
 
 
+def test_observations_are_due_to_be_saved_after_a_time_and_not_at_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf = MemoryShelf()
+    target, counts = Target(model="unknown-boat", api="openai.chat"), UpstreamCounts(shelf)
+    assert not any(counts.observe(target, Cost(1_000, 1_200), 1_100) for _ in range(200))
+    monkeypatch.setattr("ullage.gateway.upstream_counts.UNSAVED", 0.0)
+    assert counts.observe(target, Cost(1_000, 1_200), 1_100)
+    counts.save(target)
+    assert UpstreamCounts(shelf).factor(target) == counts.factor(target)
+
+
 def test_a_request_that_its_upstream_finds_too_long_is_fitted_again() -> None:
     """The upstream counts three times as many tokens as we do."""
 

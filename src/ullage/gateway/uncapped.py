@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Booking: TypeAlias = tuple[Account, LedgerEntry]
 
-PAUSE = 0.05
+PAUSE = 0.25
 """Seconds between two transactions."""
 
 

@@ -9,6 +9,7 @@ fitted again.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from statistics import linear_regression
 from typing import TYPE_CHECKING
@@ -39,8 +40,8 @@ VARIED = 1.5
 """The largest request must be so many times as long as the smallest, so that a slope can be found."""
 STEPS = 50
 """Number of scales that are tried."""
-SAVED_EVERY = 100
-"""Number of observed requests after which what was learned is written to the store."""
+UNSAVED = 30.0
+"""Seconds after which what was learned is written to the store. A killed process loses no more than that."""
 
 
 class UpstreamCounts:
@@ -50,7 +51,9 @@ class UpstreamCounts:
         self._shelf = shelf
         self._known: dict[Target, TargetHistory] = {}
         self._factors: dict[Target, Factor] = {}
-        self._unsaved: dict[Target, int] = {}
+        self._unsaved: dict[Target, float] = {}
+        """The time of the first observation that the store does not have, on the monotonic clock. The thread
+        that saves removes it."""
 
     def factor(self, target: Target) -> Factor:
         """Returns the factor for the counts of a target; neutral if nothing is learned."""
@@ -64,18 +67,18 @@ class UpstreamCounts:
         before = self._history(target)
         self._known[target] = observed(before, estimate, actual)
         self._factors.pop(target, None)
-        self._unsaved[target] = self._unsaved.get(target, 0) + 1
-        return self._unsaved[target] >= SAVED_EVERY
+        now = time.monotonic()
+        return now - self._unsaved.setdefault(target, now) >= UNSAVED
 
     def refuse(self, target: Target, estimate: Cost, actual: int | None) -> None:
         """Learns that a request was refused as too long; `actual` is the upstream's count, if it is known."""
         self._known[target] = refused(self._history(target), estimate, actual, _margin(target))
         self._factors.pop(target, None)
-        self._unsaved[target] = SAVED_EVERY
+        self._unsaved.setdefault(target, time.monotonic())
 
     def save(self, target: Target) -> None:
         """Writes what was learned about a target to the store; blocks while it is written."""
-        if self._unsaved.pop(target, 0):
+        if self._unsaved.pop(target, None) is not None:
             history = self._known[target].to_json()
             self._shelf.learn(target, lambda _: history)
 
