@@ -116,13 +116,14 @@ def read_usage(reported: Any, api: ApiName | None = None) -> Usage:
             raise ConfigurationError(
                 f"usage must be the object that a provider returns, not {kind_of(reported)}"
             )
-    counted = dict.fromkeys(SUMMED, 0)
     if isinstance(reported, Usage):
-        counted |= {name: _count(getattr(reported, name)) for name in SUMMED}
-        cost = reported.cost
-    else:
-        counted |= usage_counts(reported, api or _api(reported)) or {}
-        cost = reported.get("cost")
+        return usage_from({name: _count(getattr(reported, name)) for name in SUMMED}, reported.cost)
+    return usage_from(usage_counts(reported, api or _api(reported)) or {}, reported.get("cost"))
+
+
+def usage_from(counts: Mapping[str, int], cost: object) -> Usage:
+    """Returns the usage of these counts, by the fields of Usage, and of a reported cost."""
+    counted = {**dict.fromkeys(SUMMED, 0), **counts}
     for whole, parts in PARTS.items():
         if max(counted[part] for part in parts) > counted[whole]:
             counted[whole] += sum(counted[part] for part in parts)

@@ -37,7 +37,7 @@ ENDS: Mapping[ApiName, re.Pattern[bytes]] = {
     "anthropic.messages": re.compile(rb'"type"\s*:\s*"(?:message_stop|error)"'),
 }
 """The marks of a complete stream, by API."""
-END = 4 * 1024
+END = 256
 """Bytes at the end of a stream where its mark is looked for first."""
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 

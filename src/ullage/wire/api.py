@@ -89,6 +89,10 @@ def _summed(usage: Mapping[str, Any], places: Sum) -> int | None:
     return sum(parts) if parts else None
 
 
+_OBJECT = (dict, Mapping)
+"""A dict is recognised at once; only other mappings need the slower check."""
+
+
 @cache
 def _steps(place: str) -> tuple[str, ...]:
     return tuple(place.split("."))
@@ -98,7 +102,7 @@ def _first(usage: Mapping[str, Any], group: tuple[str, ...]) -> int | None:
     for place in group:
         value: Any = usage
         for step in _steps(place):
-            value = value.get(step) if isinstance(value, Mapping) else None
+            value = value.get(step) if isinstance(value, _OBJECT) else None
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
             count = int(value)  # Cohere and Bedrock write whole numbers as 28.0
             if count == value:

@@ -12,7 +12,7 @@ from ullage.broker.dialect import Progress
 from ullage.broker.events import Finished, ToolCall, Used
 from ullage.broker.jsontext import dump, load
 from ullage.errors import StreamBroken
-from ullage.usage import Usage, read_usage
+from ullage.usage import Usage, usage_from
 from ullage.wire import usage_counts
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def text(value: Any) -> str:
 
 def usage_of(usage: Any, api: ApiName) -> Usage | None:
     """Returns a usage object of this API as a Usage, with the charge if stated; None if it is not one."""
-    return None if usage_counts(usage, api) is None else read_usage(usage, api)
+    counts = usage_counts(usage, api)
+    return None if counts is None else usage_from(counts, usage.get("cost"))
 
 
 def broken(what: str = "the answer") -> StreamBroken:
