@@ -57,7 +57,8 @@ def test_an_event_loop_goes_on_while_a_hundred_tasks_fit() -> None:
 
     asyncio.run(run())
     assert len(beats_between) == TASKS
-    assert len(set(beats_between)) > 4, "the loop ran between the tasks, and not only after them"
+    # On a busy machine the loop gets few turns. If the tasks ran on the loop itself, it would get none.
+    assert len(set(beats_between)) > 1, "the loop ran between the tasks, and not only after them"
 
 
 def test_windows_of_different_threads_do_not_touch_each_other() -> None:
