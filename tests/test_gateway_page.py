@@ -115,7 +115,7 @@ def test_a_trim_is_shown_with_its_reason_and_its_figures() -> None:
             assert "tool (read)" in cells[0]
             assert cells[1] == "steps"
             assert int(cells[2].replace(",", "")) > int(cells[3].replace(",", "")) == 0
-            wait_text(tab, ".inside p", "Kept ")
+            wait_text(tab, ".inside p", "Kept 6 of 18 messages, 0 of them in a shorter form")
             assert row.locator("pre").count() == 0
             assert "wind and rain" not in tab.page.content()
             tab.check()

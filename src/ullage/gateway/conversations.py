@@ -72,7 +72,7 @@ class Identity(NamedTuple):
     limit: int
     name: str
     """The hash of the session's name and of the first user message; without a session, of the whole
-    beginning. A session may have several conversations at once: its title, its subagents."""
+    beginning. A session may have several conversations at once: its title, its sub-agents."""
     rules: str = ""
     """The name of the policy that its requests are fitted with."""
 
