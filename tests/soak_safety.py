@@ -43,6 +43,12 @@ function declare¶-i¶x let¶x=y export read¶x -delete -exec¶mark -exec¶mark�
 {-delete,x} -{o,x} "-delet${y}e" [[¶$x¶-eq¶1¶]] [[¶a¶==¶b¶]] ((x)) (( $x )) then fi do done case esac in if
 for while time coproc exec eval source . command builtin trap alias unset set shopt xargs¶mark env¶mark
 timeout¶1¶mark sed¶-i¶s/a/b/¶a sort¶-o¶a awk¶'{print>"new"}' tee¶new touch¶new mkdir¶new
+"$x¶$y" "$x¶$(mark)" "$y¶-delete" ${x//:/¶} "${x//:/¶}" "${x:-¶}" IFS=:¶read¶x IFS=¶read¶-r IFS=a¶x=1
+COLUMNS=1 COLUMNS=$x LINES=x¶let¶LINES printf¶%n¶x printf¶--¶%n¶x printf¶%n¶'a[$(mark)]' printf¶"$x"
+printf¶"$x"¶x {a,b} *.{a,b} -{delete,print} {-o,new} {,-o} {a,$x} {a,"b"} {1..3} @{u}.. [¶"$x"¶-gt¶1¶]
+[¶$x¶-gt¶1¶] [!a]* PAGER=cat PAGER=mark GIT_PAGER= LESS=-R -p declare¶-A¶x declare¶-p¶x x=$(date¶+%s)
+$((y-x)) set¶-a time¶( time $(which¶mark) $(which¶ls) $(command¶-v¶mark) tee¶/dev/null¶new /dev/null
+sed¶-n¶'//{p}' '1{e¶mark}' '/a/{w¶new}' -V -v --version
 """
 POISONS = tuple(_POISONS.split())
 """Pieces that are put into lines; ¶ is a blank or a line end."""

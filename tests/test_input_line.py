@@ -328,6 +328,191 @@ meta	/help
 meta	/model local
 meta	/rolling-context on
 meta	/nothing-like-that
+shell	ls src
+shell	git log --oneline -5
+shell	git commit -m "fix the build when the cache is cold"
+shell	git diff HEAD~1 HEAD
+shell	git blame README
+shell	docker compose up -d
+shell	docker run -it ubuntu bash
+shell	npm install express
+shell	cargo build --release
+shell	go test ./...
+shell	go build
+shell	python3 app.py
+shell	make install
+shell	cat notes.txt
+shell	less README.md
+shell	head -20 access.log
+shell	tail -f app.log
+shell	du -sh *
+shell	free -m
+shell	which python3
+shell	ssh user@example.com
+shell	curl https://example.com
+shell	vim main.py
+shell?	touch new file
+shell	mkdir build
+shell	rm build
+shell	grep TODO main.py
+shell	grep error log
+shell	sort names
+shell	uniq -c
+shell	wc -l main.py
+shell	chmod +x run
+shell	jobs
+shell	alias ll='ls -l'
+shell	for i in 1 2 3; do echo $i; done
+shell	test -f x && echo yes
+shell	watch ls
+shell	cat file | grep error | wc -l
+ask	why does the test fail
+ask?	what is this
+ask	show me the largest files
+ask	how do I undo a commit
+ask?	find all files larger than a megabyte
+ask?	kill the server on port 3000
+ask?	sort this list by date
+ask?	cat says permission denied
+ask?	git says I have diverged
+ask	can you fix the build
+ask?	install numpy for me
+ask?	test my code
+ask	thanks
+ask	ok do it
+ask?	docker won't start
+ask?	cut the last column out of data.csv
+ask?	who wrote this file
+ask	list the open ports
+ask	move everything to backup
+ask?	python is too slow, what can I do
+ask?	time to commit?
+ask	delete node_modules
+ask?	join these two files
+ask?	touch every file in src
+ask	explain git rebase
+ask?	open the readme
+ask?	look at main.py and tell me what it does
+ask	write a function that sorts a list
+ask?	split the file into parts of 10 lines
+ask?	file a bug about this
+ask	tell me a joke
+ask?	cd into the folder with the tests
+ask	was ist das für ein Fehler
+ask	warum geht make nicht
+ask?	date of the last commit
+ask?	head over to src and list it
+meta	:q
+meta	:exit
+meta	/clear
+shell	./run.sh now
+shell	git
+shell	file main.py
+shell?	man git commit
+shell	touch a b c
+shell	make all install
+shell	last
+shell	last -5
+shell	git push origin main
+shell	git pull
+shell	git merge feature
+shell	git show
+shell	git branch new feature
+shell	ls the_dir
+shell	git log origin/main
+shell	git checkout -b fix-the-bug
+shell	make the
+shell	go run .
+shell	node server.js
+shell	npm run test unit
+shell	docker logs web
+shell	docker exec -it web sh
+shell	cat /etc/hosts
+shell	cp my.conf your.conf
+shell	mv the.txt other.txt
+shell	tail log
+shell	kill %1
+shell	cd src tests
+shell	watch df -h
+shell	sudo apt install vim
+shell	wc all.txt
+shell	cat i j
+shell	tar tf all.tar
+shell	mount
+shell	date -u
+shell	time sleep 1
+shell	set
+shell	seq 1 10
+shell	paste a b
+shell	nice make
+shell	aws s3 ls
+shell	rg TODO
+shell	grep the file
+shell	grep -c a b
+shell	python setup.py install
+shell	host example.com
+shell	curl localhost:8000
+shell	chmod 644 a b c
+shell	tree src
+shell	head a b
+shell	ssh web
+shell	git tag v1
+shell	sh install.sh
+shell	yes no
+shell	file a b
+shell	read name
+shell	wait %1
+shell	sed s/a/b/ x
+ask?	find out who wrote this
+ask?	make a backup of src
+ask?	make me a sandwich
+ask?	git keeps asking for my password
+ask?	git is it possible to undo a push
+ask?	docker is slow today
+ask?	npm install hangs
+ask?	cargo build fails with E0502
+ask?	test whether the server is up
+ask?	kill all the node processes
+ask?	sort the lines of a by length
+ask?	tail the log until it says ready
+ask?	cat the three files into one
+ask?	mv everything into backup
+ask?	cp this to that
+ask?	rm all the logs
+ask	delete every pyc file
+ask?	split this pdf
+ask?	host this folder on port 80
+ask?	which port is free
+ask?	time how long make takes
+ask	why did make fail?
+ask?	is it raining
+ask?	ls shows nothing
+ask?	curl returns 403
+ask?	ssh asks for a password every time
+ask?	python can't find numpy
+ask?	watch this folder for changes
+ask?	open a pull request
+ask?	read the config and explain it
+ask?	set up a virtualenv
+ask?	look into the failing test
+ask?	wait what
+ask?	sleep is what I need
+ask?	top processes by memory
+ask?	free up some disk space
+ask?	nice work
+ask?	type hints for this function please
+ask?	file size of main.py?
+ask?	let me know when it is done
+ask?	true or false: bash is older than zsh
+ask	for each file, print its size
+ask	if the build fails, tell me why
+ask	while you are at it, fix the docs
+ask?	ping me when done
+ask?	go ahead
+ask?	node is not found
+ask?	mount the usb stick
+ask?	tree of this project please
+ask?	env var for the key?
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def test_a_command_line_has_the_class_of_the_table(kind: str, line: str) -> None
 def test_the_table_has_enough_lines_of_each_class() -> None:
     counts = Counter(kind for kind, _ in ROWS)
     assert set(counts) == set(KINDS)
-    assert sum(counts.values()) >= 1_500
+    assert sum(counts.values()) >= 3_000
     assert min(counts.values()) >= 50
     assert len(set(ROWS)) == len({line for _, line in ROWS}) == len(ROWS)
 
@@ -290,6 +291,14 @@ def test_a_long_or_deep_line_is_unknown() -> None:
     assert classify("sudo " * 1_000 + "ls").kind == "unknown"
 
 
+@pytest.mark.parametrize("piece", ["{,", "[!", "eval ", "x:", "a|", "sed -n 'p;' ", "$(", "<<E\n", "a{b,c} "])
+def test_a_line_of_one_piece_has_a_class_in_little_time(piece: str) -> None:
+    start = time.process_time()
+    assert classify(f"ls {piece * 8_000}"[:7_990]).kind in KINDS
+    # Backtracking would take minutes; the limit leaves room for a slow machine.
+    assert time.process_time() - start < 20
+
+
 def test_no_rule_of_a_destructive_command_has_a_lighter_second_name() -> None:
     for name, words in table().same.items():
         assert name not in table().rules
@@ -311,6 +320,9 @@ OVERWRITING = {
         tar cf x.tar a ¦ tar -cf x.tar a ¦ tar --create --file=x.tar a ¦ rsync -t a b
         date > b ¦ date >| b ¦ date &> b
         sed -i s/m/n/ a ¦ git checkout a ¦ find . -fprint b ¦ curl -o b https://example.org ¦ pandoc x -o b
+        sed --in-place s/m/n/ a ¦ gofmt -w a ¦ black a ¦ ruff format a ¦ patch a p ¦ docker cp c:/f b
+        docker save c -o b ¦ aws s3 cp s3://c/f b ¦ gsutil cp gs://c/f b ¦ curl --output b https://example.org
+        cp {a,b} sub
         cd sub && cp ../b a ¦ cd sub; date > a ¦ sudo cp a b ¦ bash -c 'cp a b' ¦ find . -exec cp {} b \\;
     """,
     "writes": """
@@ -318,8 +330,9 @@ OVERWRITING = {
         tar czf new.tgz a ¦ tar rf x.tar b
         cp a empty ¦ date > empty ¦ date >> b ¦ cd sub && cp a new
         cp -r sub other ¦ sed -i.old s/m/n/ a ¦ sed -i s/m/n/ new ¦ git checkout topic ¦ touch a
+        docker cp c:/f new ¦ docker save c -o new ¦ gofmt -w new ¦ patch new p
     """,
-    "sends": "rsync a host:b ¦ curl -o new https://example.org",
+    "sends": "rsync a host:b ¦ curl -o new https://example.org ¦ aws s3 cp s3://c/f new ¦ aws s3 cp a s3://c/a",
     "unknown": """
         cd $X && date > new ¦ cp *.txt sub ¦ cp a $X ¦ ls | xargs cp -t sub ¦ cd - && cp a new ¦ tar xf x.tar
     """,

@@ -48,6 +48,16 @@ def evaluated(root: Node) -> Iterator[tuple[Node, str]]:
                 yield context, name
 
 
+def _is_evaluated(comparison: Node) -> bool:
+    """Returns True for `-eq` and the like inside `[[`; inside `[`, bash accepts plain numbers only."""
+    if not any(_COMPARING.fullmatch(source(child)) for child in comparison.children):
+        return False
+    test = comparison.parent
+    while test is not None and test.type != "test_command":
+        test = test.parent
+    return test is None or source(test).startswith("[[")
+
+
 def _below(node: Node) -> Iterator[Node]:
     waiting = [node]
     while waiting:
@@ -72,7 +82,7 @@ def _contexts(node: Node) -> Iterator[Node]:
     elif kind == "expansion":
         slices = [at for at, child in enumerate(node.children) if child.type == ":"]
         yield from (child for at in slices[:1] for child in node.children[at + 1 :] if child.is_named)
-    elif kind == "binary_expression" and any(_COMPARING.fullmatch(source(child)) for child in node.children):
+    elif kind == "binary_expression" and _is_evaluated(node):
         yield from (child for child in node.named_children if child.type != "test_operator")
     elif kind == "command" and source(node.children[0]) == "let":
         yield from node.named_children[1:]
@@ -114,7 +124,9 @@ def _numbers(nodes: list[Node]) -> dict[str, int]:
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             label = source(name) if name is not None else ""
             if value is not None and (
-                value.type == "arithmetic_expansion" or _NUMBER.fullmatch(read(value).text)
+                value.type == "arithmetic_expansion"
+                or _NUMBER.fullmatch(read(value).text)
+                or _PRINTS_NUMBER.fullmatch(re.split(r"\|", source(value)[2:-1])[-1].strip())
             ):
                 found.setdefault(label, node.start_byte)
             elif node.parent is None or node.parent.type != "c_style_for_statement":

@@ -74,8 +74,8 @@ _SED_PLACE = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/[IM]*)"
 _SED_ADDRESS = rf"(?:{_SED_PLACE}(?:~\d+)?(?:,\s*[~+]?{_SED_PLACE})?\s*!?\s*)?"
 _SED_SUBSTITUTE = r"(?:s|y)([^\s\w\\;{}])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiImM0-9]*"
 _SED_COMMAND = re.compile(
-    rf"\s*{_SED_ADDRESS}(?:(?:{_SED_SUBSTITUTE}|[pdDqQnNgGhHxPlzF=]\s*\d*|[{{}}]|[btT]\s*\w*|:\s*\w+)\s*(?:[;\n}}{{]|$)"
-    rf"|[aic](?:\s|\\)(?:[^\n\\]|\\.)*(?:\n|$))",
+    rf"\s*{_SED_ADDRESS}(?:(?:{_SED_SUBSTITUTE}|[pdDqQnNgGhHxPlzF=]\s*\d*|[}}]|[btT]\s*\w*|:\s*\w+)\s*(?:[;\n}}{{]|$)"
+    rf"|\{{|[aic](?:\s|\\)(?:[^\n\\]|\\.)*(?:\n|$))",
     re.DOTALL,
 )
 

@@ -18,7 +18,10 @@ SYSTEM = re.compile(r"(?:/usr|/usr/local|/opt/homebrew|/opt/local)?/s?bin")
 """Directories of the system's programs: a program there does what its name says."""
 
 HISTORY = re.compile(r"!(?![=\s(\"]|$)")
-"""The start of a history expansion, in a text without single quotes."""
+"""The start of a history expansion, in a text without the parts in which bash expands none."""
+
+_NO_HISTORY = re.compile(r"'[^']*'|\\.|\[!(?=.*\])|\$\{!")
+"""Quoted text, `[!a]` and `${!a}`."""
 
 
 def command(words: Words, scene: Scene) -> Verdict:
@@ -35,7 +38,7 @@ def command(words: Words, scene: Scene) -> Verdict:
         found.append(scene.verdict("unknown", f"{head.text} is not a program of the system"))
     if name in table().evaluating:
         found += _evaluated(name, rest, scene)
-    if HISTORY.search(re.sub(r"'[^']*'|\\.", "", scene.part)):
+    if HISTORY.search(_NO_HISTORY.sub("", scene.part)):
         found.append(scene.verdict("unknown", "an argument may be replaced from the command history"))
     found += _spread(name, rest, scene)
     return worst(found)
@@ -77,6 +80,8 @@ def is_known(name: str) -> bool:
 def _known(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies a command by its handler, its row among the wrappers, or its rule."""
     name = VERSIONED.sub(r"\1\2", RENAMED.get(name, name))
+    if words and all(word.text in table().shows.get(name, ()) for word in words):
+        return scene.verdict("read-only", f"{name} {words[0].text} only shows something")
     handler = HANDLERS.get(name) or (wrappers.wrapped if name in table().wrappers else None)
     if handler:
         if [word.text for word in words] in (["--help"], ["--version"]) and name not in UNHELPFUL:
@@ -95,6 +100,8 @@ def _unlisted(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies a command that has no rule; some file systems ignore case, so `RM` is also read as `rm`."""
     if name in scene.functions:
         return scene.verdict("read-only", f"{name} is defined on this line")
+    if name in table().helping and [word.text for word in words] in (["--version"], ["--help"], ["-V"]):
+        return scene.verdict("read-only", f"{name} prints its help or version")
     found = _given_away(words, scene, scene.verdict("unknown", f"{name} is not in the rules"))
     return worst([found, _known(name.lower(), words, scene)]) if name.lower() != name else found
 
@@ -139,12 +146,22 @@ def _evaluated(name: str, words: Words, scene: Scene) -> list[Verdict]:
             found.append(
                 scene.verdict("unknown", f"{name} may run code in a name that is not known before it runs")
             )
-    if name == "printf" and any(
-        word.text.startswith("-v") or "%n" in word.text or word.loose for word in words[:1]
-    ):
+    if name == "printf" and _sets(words):
         found.append(scene.verdict("unknown", "printf may set a variable"))
     if tests and any(word.text in ("-v", "-R") for word in words) and not all(word.fixed for word in words):
         found.append(
             scene.verdict("unknown", f"{name} -v may run code in a name that is not known before it runs")
         )
     return found
+
+
+def _sets(words: Words) -> bool:
+    """Returns True if `printf` may set a variable: by -v, or by `%n` with the name of the variable."""
+    given = words[1:] if words[:1] and words[0].text == "--" else words
+    if not given or given[0].text.startswith("-v") or given[0].splits:
+        return bool(given)
+    names = [word.text for word in given[1:]]
+    if not names or ("%n" not in given[0].text and given[0].fixed):
+        return False
+    risky = any("[" in name or table().special.fullmatch(name) for name in names)
+    return given[0].loose or "%n" in given[0].text or risky

@@ -13,7 +13,7 @@ has no option and no syntax that only a shell understands, and
 - its second word makes a statement about the first (`git is slow`), or its third word says that the first two
   fail; or
 - it has three words that commands rarely get, or two and a comma or a question mark at the end; or
-- it is a single word that people say and that does nothing useful as a command (`yes`, `wait`).
+- it is a word or two that people say and that do nothing useful as a command (`yes`, `wait`, `go ahead`).
 Commands that take sentences (`echo`) or search words (`grep`) run in any case.
 
 If the other reading was possible, the decision is ambiguous, and its hint says how to get it. A short line
@@ -94,6 +94,8 @@ NAMES: Mapping[str, frozenset[str]] = {
 
 BEFORE = frozenset(("time", "nice", "watch", "sudo"))
 """Commands that are followed by a command: the rest of the line decides."""
+PHRASES = frozenset(("go ahead", "go on", "nice work", "wait what"))
+"""Sentences of two words that begin with a command."""
 
 RUNS = frozenset(("who am i", "who mom likes"))
 """Sentences that are commands."""
@@ -103,8 +105,8 @@ FAILING = frozenset(_FAILING.split())
 """Third words that make a statement about the first two: `npm install fails`."""
 
 _SAYING = """
-are broke can can't could crashed did does doesn't fail failed has hung is isn't keeps says should vs was were
-will won't would
+are asks broke can can't complains could crashed did does doesn't fail failed gives has hung is isn't keeps
+prints reports returns says should shows stops takes throws vs wants was were will won't would
 """
 SAYING = FAILING | frozenset(_SAYING.split())
 """Second words that make a statement about the first."""
@@ -265,7 +267,7 @@ def _sentence(text: str, word: str, resolves: Callable[[str], bool]) -> bool:
         return text in SAID
     if word in TALKERS | SEARCHERS or _SHELLISH.search(text) or text.lower() in RUNS:
         return False
-    if words[1] in POINTING or (len(words) > 2 and _says(words)):
+    if words[1] in POINTING or " ".join(words) in PHRASES or (len(words) > 2 and _says(words)):
         return True
     if word in BEFORE and resolves(words[1]) and words[1] not in SMALL:
         return _sentence(text.split(maxsplit=1)[1], words[1], resolves)

@@ -118,7 +118,7 @@ def sed(name: str, words: Words, scene: Scene) -> Verdict:
             found.append(scene.verdict("unknown", "sed -f runs a script that is not on the line"))
         elif re.match(r"-[nErsuz]*i|--in|-[nErsuz]*I", text):
             found.append(scene.verdict("writes", "sed -i changes files"))
-            replaces = replaces or bool(re.fullmatch(r"-[nErsuz]*i|--in\w*", text))
+            replaces = replaces or bool(re.fullmatch(r"-[nErsuz]*i|--in[\w-]*", text))
         elif not text.startswith("-") or text == "-":
             operands.append(words[at])
         elif not re.fullmatch(
@@ -174,10 +174,19 @@ def database(name: str, words: Words, scene: Scene) -> Verdict:
         return scene.verdict("unknown", f"{name} runs statements that are not on the line")
     if name == "psql" and any("`" in word.text for word in given):
         return scene.verdict("unknown", f"{name} runs the text in backquotes as a command")
-    return worst(
+    found = [
         Verdict(kind, f"{name} {reason}", scene.part)
         for kind, reason in (code.sql(word.text) for word in given)
-    )
+    ]
+    if any(each.name in HOSTS and each.value and not each.value.fixed for each in seen.given):
+        found.append(scene.verdict("sends", f"{name} looks up a machine whose name the line makes"))
+    if name in ("duckdb", "clickhouse-client") and any("://" in word.text for word in given):
+        found.append(scene.verdict("sends", f"{name} asks another machine"))
+    return worst(found)
+
+
+HOSTS = frozenset(("-h", "--host", "-S"))
+"""Options of database clients whose value is a machine."""
 
 
 def alias(name: str, words: Words, scene: Scene) -> Verdict:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ullage.safety.options import Arguments, KnownOptions, read_arguments
 from ullage.safety.rules import CommandRule, RuleRow, table
-from ullage.safety.words import Word
+from ullage.safety.words import UNSEEN, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,8 +151,14 @@ def _holds(
         return any(_is_given(each, row, seen) for each in need.split("|"))
     texts = [word.text for word in words]
     patterns = rest.split("|")
+    # A word with an unknown part may become what a row warns of: `sysctl "a${x}b"` may set a value.
+    unclear = [word.text for word in seen.operands if not word.fixed] if row.rank else []
     holding = {
-        "any": lambda: any(fnmatchcase(text, each) for text in texts for each in patterns),
+        "any": lambda: (
+            any(fnmatchcase(text, each) for text in texts for each in patterns)
+            or any(_may_match(text, each) for text in unclear for each in patterns)
+        ),
+        "made": lambda: any(not word.fixed for word in words),
         "but": lambda: not any(_is_given(each, row, seen) for each in patterns),
         "first": lambda: bool(texts) and texts[0] in patterns,
         "plain": lambda: (
@@ -163,7 +169,15 @@ def _holds(
     return holding[sign]()
 
 
-CONDITIONS = ("any", "but", "first", "plain", "exists")
+CONDITIONS = ("any", "made", "but", "first", "plain", "exists")
+
+
+def _may_match(text: str, pattern: str) -> bool:
+    """Returns True if a text with unknown parts may match a pattern: both begin and end in the same way."""
+    head, tail = text.partition(UNSEEN)[0], text.rpartition(UNSEEN)[2]
+    first, last = re.split(r"[*?\[\]]", pattern)[0], re.split(r"[*?\[\]]", pattern)[-1]
+    begins = head.startswith(first) or first.startswith(head)
+    return begins and (tail.endswith(last) or last.endswith(tail))
 
 
 def _is_given(option: str, row: RuleRow, seen: Arguments) -> bool:
@@ -174,7 +188,8 @@ def _is_given(option: str, row: RuleRow, seen: Arguments) -> bool:
     name, _, value = option.partition("=")
     for given in seen.given:
         same = given.name == name or ("*" in name and fnmatchcase(given.name, name))
-        short = row.kind != "read-only" and len(given.name) > 3 and name.startswith(given.name)
+        short = not given.known and row.kind != "read-only" and len(given.name) > 3
+        short = short and name.startswith(given.name)
         if (same or short) and (not value or (given.value and fnmatchcase(given.value.text, value))):
             return True
     return option == "--" and seen.ended

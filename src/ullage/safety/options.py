@@ -69,6 +69,8 @@ class Given(NamedTuple):
 
     name: str
     value: Word | None
+    known: bool = True
+    """False if the rule does not know the option; it may be an abbreviation of a known one."""
 
 
 @dataclass(slots=True)
@@ -141,7 +143,7 @@ def _long(word: Word, after: Sequence[Word], known: KnownOptions, seen: Argument
         return 0
     if taking is None or UNSEEN in name or (equals and taking == NONE):
         seen.unknown.append(word.text)
-        seen.given.append(Given(name, Word(value, fixed=word.fixed) if equals else None))
+        seen.given.append(Given(name, Word(value, fixed=word.fixed) if equals else None, known=False))
         return 0
     if equals:
         seen.given.append(Given(name, Word(value, fixed=word.fixed)))

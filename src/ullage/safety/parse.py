@@ -79,6 +79,14 @@ def trouble(node: Node, raw: bytes) -> str | None:
     return next((reason for reason, wrong in TROUBLES.items() if wrong(node, raw)), None)
 
 
+def _is_within_string(node: Node) -> bool:
+    """Returns True if a word belongs to an expansion in double quotes, as the blank in `"${x//:/ }"` does."""
+    parent = node.parent
+    while parent is not None and parent.type in ("expansion", "concatenation"):
+        parent = parent.parent
+    return parent is not None and parent.type == "string"
+
+
 def _begins(comment: Node, raw: bytes) -> bool:
     r"""Returns True if the shell sees this comment too; the grammar also begins one after `\ `."""
     parent = comment.parent
@@ -107,8 +115,14 @@ def _escaped_blank(node: Node, raw: bytes) -> bool:
     return False
 
 
-def _unclear(node: Node) -> bool:
-    """Returns True if the grammar may have missed the end of the here-document."""
+def _unclear(node: Node, raw: bytes) -> bool:
+    """Returns True if the grammar may have missed the end of the here-document.
+
+    For the shell, `EOF; ls` does not end it, because other text stands on the line.
+    """
+    last = next((child for child in node.children if child.type == "heredoc_end"), None)
+    if last is not None and raw[last.end_byte : last.end_byte + 1] not in (b"", b"\n"):
+        return True
     start = next((source(child) for child in node.children if child.type == "heredoc_start"), "")
     end = re.sub(r"['\"\\]", "", start)
     if not end or re.search(r"[;&|<>()$`\s]", start):
@@ -130,7 +144,8 @@ def _split_expansion(node: Node, raw: bytes) -> bool:
     The grammar reads `$ $(rm x)` as the variable `$ $` and plain text.
     """
     if node.type == "simple_expansion":
-        return re.fullmatch(r"\$(?:\w+|[-?#$!@*])", source(node)) is None
+        # Between two expansions of a string, the grammar puts the blanks into the second one.
+        return re.fullmatch(r"\s*\$(?:\w+|[-?#$!@*])", source(node)) is None
     if node.type not in ("string", "heredoc_body") or not _expands(node):
         return False
     starts = {each.start_byte for each in every(node) if each.type in _SUBSTITUTIONS}
@@ -205,7 +220,9 @@ TROUBLES: Mapping[str, Callable[[Node, bytes], bool]] = {
         node.type in _REDIRECTS and bool(re.match(r"[\d&<>|-]*\s*\n", source(node)))
     ),
     "the end of a word is unclear": lambda node, _: (
-        node.type == "word" and bool(re.search(r"[\s;&|<>()\"'`]", re.sub(r"(?s)\\.", "", source(node))))
+        node.type == "word"
+        and bool(re.search(r"[\s;&|<>()\"'`]", re.sub(r"(?s)\\.", "", source(node))))
+        and not (re.fullmatch(r"[ \w.,:/-]*", source(node)) and _is_within_string(node))
     ),
     "a blank here may be part of a word": _escaped_blank,
     "two words here may be one": lambda node, _: (
@@ -218,8 +235,8 @@ TROUBLES: Mapping[str, Callable[[Node, bytes], bool]] = {
     "the text after # may not be a comment": lambda node, raw: (
         node.type == "comment" and not _begins(node, raw)
     ),
-    "the end of this here-document is unclear": lambda node, _: (
-        node.type == "heredoc_redirect" and _unclear(node)
+    "the end of this here-document is unclear": lambda node, raw: (
+        node.type == "heredoc_redirect" and _unclear(node, raw)
     ),
     "a command in backquotes cannot be read here": lambda node, _: _backquoted(node),
     "a substitution here cannot be read": _split_expansion,

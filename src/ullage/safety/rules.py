@@ -52,7 +52,8 @@ class CommandRule:
     whole: bool = False
     bundled: bool = False
     into: tuple[str, ...] = ()
-    """The arguments that name files to overwrite: `last`, `all`, `second`, `folder`, or options."""
+    """The arguments that name files to overwrite: `last`, `all`, `second`, `folder`, or options. With
+    subcommands in front (`s3/cp:folder`), they are the arguments after these."""
     keeps: frozenset[str] = frozenset()
     """Options with which the command overwrites nothing."""
     helps: bool = True
@@ -116,6 +117,12 @@ class RuleTable:
     functions: frozenset[str]
     """Functions of SQL that only compute."""
     databases: Mapping[str, DatabaseClient]
+    helping: frozenset[str]
+    """Programs without a rule that print their version or help if it is asked for alone."""
+    shows: Mapping[str, frozenset[str]]
+    """Options with which a command, without other words, only shows something."""
+    settings: re.Pattern[str]
+    """Variables with a value that is harmless, although another value would not be."""
     find_tests: KnownOptions
     """Tests and actions of `find` that are harmless."""
 
@@ -147,6 +154,9 @@ def table() -> RuleTable:
         telling=frozenset(data["line"]["telling"].split()),
         functions=frozenset(data["sql"]["functions"].split()),
         databases={name: _database(entry) for name, entry in data["database"].items()},
+        helping=frozenset(data["line"]["helping"].split()),
+        shows={name: frozenset(options.split()) for name, options in data["shows"].items()},
+        settings=_names(data["variables"]["settings"]),
         find_tests=read_options(data["find"]["tests"], whole=True),
     )
 
@@ -233,5 +243,5 @@ def _row(pattern: str, meaning: str) -> RuleRow:
     if kind not in KINDS:
         raise ValueError(f"rules: {pattern!r} has the class {kind!r}; write one of {', '.join(KINDS)}")
     words = pattern.split()
-    needs = tuple(word for word in words if re.match(r"-|@\d|any:|first:|but:|exists:|plain:", word))
+    needs = tuple(word for word in words if re.match(r"-|@\d|any:|made:|first:|but:|exists:|plain:", word))
     return RuleRow(_places([word for word in words if word not in needs]), needs, kind, reason)

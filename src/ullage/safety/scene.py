@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ullage.safety.verdict import Kind, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from ullage.safety.words import Word
@@ -30,6 +30,8 @@ class Facts:
     """Texts that the line itself makes, by `echo` or a here-document, and that such a command may run."""
     folders: list[Path] | None = None
     """The folders that the line may run in, after each `cd`; None if they are unknown."""
+    shadows: Mapping[str, str | None] = field(default_factory=dict)
+    """Names that bash runs instead of a program: an alias has its text, and a function has None."""
 
 
 @dataclass(frozen=True, slots=True)

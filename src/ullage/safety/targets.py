@@ -49,13 +49,18 @@ def touched(name: str, rule: CommandRule, arguments: Arguments, scene: Scene) ->
     """Returns verdicts on the changed files that matter, and on those that exist and are overwritten."""
     keeps = not rule.keeps.isdisjoint([*arguments.names(), *_with_values(arguments)])
     found: list[Verdict] = []
-    for place in rule.into:
-        chosen = _chosen(place, arguments)
+    for whole in rule.into:
+        below, _, place = whole.rpartition(":")
+        subcommands = below.split("/") if below else []
+        if arguments.texts()[: len(subcommands)] != subcommands:
+            continue
+        after = replace(arguments, operands=arguments.operands[len(subcommands) :])
+        chosen = _chosen(place, after)
         found += _important(name, chosen, scene.part, adds=keeps and name in ("tee", "sponge"))
         if keeps or place == "touched":
             continue
         lost = (
-            _copied_over(arguments, scene.part, scene.facts.folders)
+            _copied_over(after, scene.part, scene.facts.folders)
             if place == "folder"
             else _lost(chosen, scene.part, scene.facts.folders)
         )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.safety import targets
-from ullage.safety.arithmetic import evaluated
+from ullage.safety.arithmetic import CONSTANTS, evaluated
 from ullage.safety.code import sql
 from ullage.safety.commands import command, is_known
 from ullage.safety.parse import MOST, document, encoded, every, parse, readings, trouble
 from ullage.safety.rules import table
 from ullage.safety.scene import Facts, Scene, Words
+from ullage.safety.shadows import classify_shadowed
 from ullage.safety.verdict import Verdict, worst
-from ullage.safety.words import UNSEEN, Word, read, read_all, reading, source
+from ullage.safety.words import UNSEEN, Word, read, read_all, read_command, reading, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +33,7 @@ MOST_WRAPPED = 20
 
 _REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
 _HIDDEN = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$\()")
-_BOMB = re.compile(r"([\w:.]+)\(\)[{(]+\1[|&]+\1")
+_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,80})\(\)[{(]+\1[|&]+\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,16 @@ class _Walk:
     """The functions that this text has surely defined so far."""
 
 
-def classify(line: str, *, cwd: Path | None = None) -> Verdict:
+def classify(
+    line: str, *, cwd: Path | None = None, shadows: Mapping[str, str | None] | None = None
+) -> Verdict:
     """Returns the class of a command line, which is the worst of all its parts.
 
     Nothing is run or looked up. With `cwd`, the file system is read to find files that would be overwritten.
+    `shadows` are the aliases of the shell with their texts, and its functions with None.
     """
     here = None if cwd is None else [cwd]
-    return worst([_line(text, Facts(folders=here), 0) for text in readings(line)])
+    return worst([_line(text, Facts(folders=here, shadows=shadows or {}), 0) for text in readings(line)])
 
 
 def _line(text: str, facts: Facts, depth: int) -> Verdict:
@@ -137,12 +142,18 @@ def _simple(words: Words, part: str, walk: _Walk, wrapped: int = 0) -> Verdict:
         line=lambda text: _line(text, walk.facts, walk.depth + 1),
         functions=frozenset(walk.functions) if wrapped == 0 else frozenset(),
     )
-    return command(words, scene)
+    return classify_shadowed(words, scene, command(words, scene), partial(_expanded, walk))
+
+
+def _expanded(walk: _Walk, name: str, text: str) -> Verdict:
+    """Classifies the text of an alias, in which bash does not replace its own name again."""
+    left = {each: value for each, value in walk.facts.shadows.items() if each != name}
+    return _line(text, replace(walk.facts, shadows=left), walk.depth + 1)
 
 
 def _command(node: Node, walk: _Walk) -> Iterator[Verdict]:
     passed = (*_REDIRECTS, "variable_assignment", "comment", "subshell", "ERROR")
-    words = read_all([child for child in node.children if child.type not in passed])
+    words = read_command([child for child in node.children if child.type not in passed])
     for child in node.children:
         words += _behind(child)
     words += walk.extras.get(node.id, [])
@@ -241,12 +252,32 @@ def _function(node: Node, walk: _Walk) -> Iterator[Verdict]:
 def _assignment(node: Node, walk: _Walk) -> Iterator[Verdict]:
     name = node.child_by_field_name("name") or node.child_by_field_name("variable")
     label = source(name).partition("[")[0] if name is not None else ""
-    if _is_exported(node) and not table().harmless.fullmatch(label):
+    value = node.child_by_field_name("value")
+    if node.type == "variable_assignment" and table().settings.fullmatch(
+        f"{label}={read(value).text if value else ''}"
+    ):
+        return
+    if _is_prefix(node) and (table().harmless.fullmatch(label) or _splits_input(node, label)):
+        doubtful = label in CONSTANTS and not re.fullmatch(r"\d+", source(value) if value else "")
+        if doubtful:
+            yield Verdict("unknown", f"{label} is not set to a number", source(node))
+    elif _is_exported(node) and not table().harmless.fullmatch(label):
         yield Verdict("unknown", f"{label} may change what the command does", source(node))
     elif table().special.fullmatch(label):
         yield Verdict("unknown", f"{label} changes what commands mean", source(node))
     if node.type == "variable_assignment":
         yield from _quoted_code(node, walk)
+
+
+def _is_prefix(node: Node) -> bool:
+    """Returns True if an assignment stands before a command and lasts only as long as that command."""
+    return node.type == "variable_assignment" and node.parent is not None and node.parent.type == "command"
+
+
+def _splits_input(node: Node, label: str) -> bool:
+    """Returns True for `IFS=, read -r a b`, in which IFS only says how `read` splits its input."""
+    name = node.parent.child_by_field_name("name") if node.parent is not None else None
+    return label == "IFS" and name is not None and source(name) == "read"
 
 
 def _is_exported(node: Node) -> bool:
@@ -292,6 +323,8 @@ def _declaration(node: Node, walk: _Walk) -> Iterator[Verdict]:
             yield Verdict(
                 "unknown", f"{words[0].text} gets a name that is not known before it runs", source(node)
             )
+        elif not equals and any(each.text == "-p" for each in words[1:]):
+            continue
         elif table().special.fullmatch(label):
             yield Verdict("unknown", f"{label} changes what commands mean", source(node))
         elif _exports(node) and not word.text.startswith("-") and not table().harmless.fullmatch(label):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ _HARMLESS = re.compile(
     r"\$(?:[?#$]|(?:USER|LOGNAME|HOSTNAME|E?UID|RANDOM|SECONDS|LINENO|PPID)\b"
     r"|\{(?:[?#$]|#\w+|USER|LOGNAME|HOSTNAME|E?UID|RANDOM|SECONDS|LINENO|PPID)\})"
 )
+_PROGRAM = re.compile(r"\$\((?:which|command -v|type -p) [\w.+-]+\)")
+"""A substitution that becomes the path of a program."""
+
+_BRACES = re.compile(r"([\w.,/*?:=+@%-]*)\{([\w./*?-]*(?:,[\w./*?-]*)+)\}([\w.,/*?:=+@%-]*)")
+"""A word with one list in braces and nothing else that the shell would replace, other than names of files."""
+
 _MANY = re.compile(r"\$@|\$\{[@!]|\$\{\w+\[@\]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
 _ANSI = re.compile(
@@ -81,9 +87,10 @@ def read(node: Node) -> Word:
 def read_all(nodes: list[Node]) -> list[Word]:
     """Returns the words of these nodes. Nodes without a blank between them are one word."""
     words: list[Word] = []
-    end = -1
+    start = end = -1
     for node in nodes:
         word = read(node)
+        start = start if node.start_byte == end else node.start_byte
         if node.start_byte == end:
             last = words.pop()
             word = Word(
@@ -94,9 +101,36 @@ def read_all(nodes: list[Node]) -> list[Word]:
                 splits=last.splits or word.splits,
                 code=last.code or word.code,
             )
+            if _lists(_LINE.get()[start : node.end_byte].decode("utf-8", "replace")):
+                word = replace(word, fixed=False, loose=True, splits=True)
         words.append(word)
         end = node.end_byte
     return words
+
+
+def read_command(nodes: list[Node]) -> list[Word]:
+    """Returns the words of a command, in which `*.{js,ts}` is the two words that the shell makes of it."""
+    words: list[Word] = []
+    for group in _adjacent(nodes):
+        match = _BRACES.fullmatch(source(group[0])) if words and len(group) == 1 else None
+        if match is None:
+            words += read_all(group)
+            continue
+        before, listed, after = match.groups()
+        made = [f"{before}{each}{after}" for each in listed.split(",")]
+        words += [Word(each, glob=bool(re.search(r"[*?]", each))) for each in made if each]
+    return words
+
+
+def _adjacent(nodes: list[Node]) -> list[list[Node]]:
+    """Returns the nodes in groups without a blank inside."""
+    groups: list[list[Node]] = []
+    for node in nodes:
+        if groups and groups[-1][-1].end_byte == node.start_byte:
+            groups[-1].append(node)
+        else:
+            groups.append([node])
+    return groups
 
 
 @contextlib.contextmanager
@@ -135,7 +169,8 @@ def _plain(node: Node) -> Word:
 
 def _lists(bare: str) -> bool:
     """Returns True if a text without quotes and backslashes may be a list in braces, as in `{a,b}`."""
-    return "{" in bare and ("," in bare or ".." in bare)
+    start, end = bare.find("{"), bare.rfind("}")
+    return 0 <= start < end and ("," in bare[start:end] or ".." in bare[start:end])
 
 
 def _quoted(node: Node) -> Word:
@@ -190,13 +225,18 @@ def _process(_: Node) -> Word:
 
 
 def _expansion(node: Node) -> Word:
-    text = source(node)
+    whole = source(node)
+    text = whole.lstrip()
+    blanks = whole[: len(whole) - len(text)]
     if _HOME.fullmatch(text):
-        return Word("~")
+        return Word(blanks + "~")
+    if _PROGRAM.fullmatch(text):
+        return Word(f"{blanks}/{UNSEEN}", fixed=False)
     if _FOLDER.fullmatch(text):
-        return Word("/" + UNSEEN, fixed=False, splits=True)
+        return Word(f"{blanks}/{UNSEEN}", fixed=False, splits=True)
     harmless = bool(_HARMLESS.fullmatch(text))
-    return Word("0" if harmless else UNSEEN, fixed=False, loose=not harmless, splits=not harmless)
+    value = "0" if harmless else UNSEEN
+    return Word(blanks + value, fixed=False, loose=not harmless, splits=not harmless)
 
 
 def _escape(match: re.Match[str]) -> str:
