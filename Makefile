@@ -37,9 +37,9 @@ check: $(VENV)/installed
 	$(BIN)/python scripts/docs.py --check
 	$(BIN)/python scripts/pictures.py --check
 
-# Two to four processes, each with tests of its own; one that has none left takes some of another's.
+# Four processes also on two cores, because many tests wait; one that has no tests left takes some of another's.
 test: check
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=worksteal
+	$(BIN)/python -m pytest -n 4 --dist=worksteal
 
 # The same tests on an unfriendly machine. `make hostile TESTS=tests/test_shell.py` takes only some of them.
 hostile: $(VENV)/installed
@@ -72,7 +72,7 @@ soak: $(VENV)/installed
 	ULLAGE_STREAMS=1000 HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/test_gateway_strength.py
 	$(BIN)/python -m pytest -s tests/soak_gateway.py
 	ULLAGE_EXITS=500 $(BIN)/python -m pytest tests/test_exits.py
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 tests/soak_safety.py
+	$(BIN)/python -m pytest -n 4 tests/soak_safety.py
 
 # Builds the wheel and installs it into fresh environments: bare with every Python at hand, then each extra.
 packages: $(VENV)/installed
@@ -91,7 +91,7 @@ ray: $(VENV)-ray/installed
 # takes one of them.
 integrations: $(VENV)/installed
 	$(BIN)/python scripts/integrations.py $(HOSTS)
-	-$(VENV)-integrations/langchain/bin/python scripts/peers.py
+	-$(BIN)/python scripts/peers.py
 	$(BIN)/python scripts/docs.py
 
 clean:

@@ -28,6 +28,7 @@ from bench import (
     startup,
     store,
     streams,
+    windows,
 )
 from bench.shared import AbsentError, data, run, scorer
 
@@ -117,6 +118,7 @@ TABLES: dict[str, tuple[str | None, Callable[[], Figures | None]]] = {
     "served": (served.__doc__, served.main),
     "batch": (batch.__doc__, batch.main),
     "peers": (peers.__doc__, peers.main),
+    "windows": (windows.__doc__, windows.main),
     "gateway": (gateway.__doc__, gateway.main),
     "clients": (clients.__doc__, clients.main),
 }

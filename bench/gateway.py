@@ -2,10 +2,13 @@
 
     python -m bench gateway
 
-Both stand before the same fake provider (`gateway/upstream.py` of ULLAGE_BENCH) and get the same requests by
+All stand before the same fake provider (`gateway/upstream.py` of ULLAGE_BENCH) and get the same requests by
 turns: a small one, one of 150 KB with 200 messages and tool calls, and a small one that is streamed. The
-figure is the CPU time of the server's process and its threads, user and system, for each request; the ratio
-is that of one run. The bare pass-through is uvicorn with aiohttp: it reads, counts, keeps and books nothing.
+figure is the CPU time of the server's processes and threads, user and system, for each request; the ratios
+are those of one run. The bare pass-through is uvicorn with aiohttp: it reads, counts and books nothing.
+Ullage counts, fits, books, measures and shows each request on its page. `with key` also has a key with caps,
+so each call is reserved and settled in the store before its answer ends. ULLAGE_PEERS may name a folder with
+the virtual environment `v_litellm`: LiteLLM's proxy is then measured too, without and with `rust: true`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import tempfile
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.shared import scorer
 
@@ -29,7 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROUNDS = 4
-CONNECTIONS = 4
+FEW, MANY = CONNECTIONS = (4, 32)
+"""Requests at once: a few, and many, whose bookings are written together. Peers are measured with few."""
+ULLAGE = str(Path(sys.executable).with_name("ullage"))
+LITELLM = "1.108.4"
+PEER_KEY = "sk-bench"
+PEER_SHARE = 0.05
+PEER_SECONDS = 300.0
+"""LiteLLM takes a minute to start on a busy machine."""
+QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR"}
+"""The settings with which LiteLLM's proxy neither asks the network nor logs."""
 REQUESTS = {"small": 800, "150 KB": 250, "stream": 600}
 WORDS = (
     "error",
@@ -112,51 +124,123 @@ def main() -> dict[str, Any]:
     """Prints the table and returns its figures."""
     upstream = scorer("gateway/upstream.py")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        up, bare, ours = (_free_port() for _ in range(3))
+        up, bare, ours, keyed = (_free_port() for _ in range(4))
         stack.enter_context(_serving([sys.executable, "-B", str(upstream), "--port", str(up)], up))
         url = f"http://127.0.0.1:{up}"
         floor = stack.enter_context(_serving([sys.executable, "-c", FLOOR, url, str(bare)], bare))
-        ullage = str(Path(sys.executable).with_name("ullage"))
-        options = ["--store", f"{folder}/ullage.db", "--upstream", url, "--window", "400000"]
-        gateway = stack.enter_context(_serving([ullage, "serve", "--port", str(ours), *options], ours))
+        gateway = stack.enter_context(_serving(_gateway(f"{folder}/open.db", url, ours), ours))
         started = _cpu(gateway)
-        figures = _measured({"bare": (floor, bare), "ullage": (gateway, ours)})
-    print(f"{'CPU µs a request':20}{'bare':>10}{'ullage':>10}{'ratio':>10}")
-    for case, row in figures.items():
-        print(f"{case:20}{row['bare']:>10}{row['ullage']:>10}{row['ratio']:>10}")
+        key = _make_key(f"{folder}/keys.db")
+        capped = stack.enter_context(_serving(_gateway(f"{folder}/keys.db", url, keyed), keyed))
+        targets = {
+            "bare": Target(floor, bare),
+            "ullage": Target(gateway, ours),
+            "with key": Target(capped, keyed, key),
+        }
+        figures = {conns: _measured(targets, conns) for conns in CONNECTIONS}
+        with ExitStack() as peers:
+            for name, command, port in _peers(Path(folder), url):
+                process = peers.enter_context(_serving(command, port, QUIET, seconds=PEER_SECONDS))
+                targets[name] = Target(process, port, PEER_KEY, share=PEER_SHARE)
+            if len(targets) > len(next(iter(figures[FEW].values()))) - 1:
+                figures[FEW] = _measured(targets, FEW)
+    for conns, table in figures.items():
+        _show(conns, table)
     print(f"CPU s to start: {started:.2f}")
-    return {**figures, "start": {"cpu_s": round(started, 2)}}
+    shown = {f"{conns} connections": table for conns, table in figures.items()}
+    return {**shown, "start": {"cpu_s": round(started, 2)}}
 
 
-def _measured(targets: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    """The least CPU time of each target and case, over rounds in which both take turns."""
+class Target(NamedTuple):
+    """A server that is measured."""
+
+    process: int
+    port: int
+    key: str = "key"
+    share: float = 1.0
+    """Share of the requests that it gets, because a slow one would take too long."""
+
+
+def _gateway(store: str, url: str, port: int) -> list[str]:
+    options = ["--store", store, "--upstream", url, "--window", "400000"]
+    return [ULLAGE, "serve", "--port", str(port), *options]
+
+
+def _make_key(store: str) -> str:
+    """Makes a key whose caps no request reaches, and returns it."""
+    caps = ["--tokens", "900000000000", "--requests-a-minute", "900000000"]
+    command = [ULLAGE, "keys", "create", "bench", *caps, "--json", "--store", store]
+    made = subprocess.run(command, check=True, capture_output=True, text=True)
+    key: str = json.loads(made.stdout)["secret"]
+    return key
+
+
+def _peers(folder: Path, url: str) -> Iterator[tuple[str, list[str], int]]:
+    """Yields the commands of LiteLLM's proxy, without and with its part in Rust."""
+    place = Path(os.environ.get("ULLAGE_PEERS") or ".", "v_litellm", "bin", "litellm").absolute()
+    if not place.exists():
+        print(
+            "LiteLLM's proxy is left out: ULLAGE_PEERS names no folder with its environment. To make one:\n"
+            "  python -m venv $ULLAGE_PEERS/v_litellm && "
+            f"$ULLAGE_PEERS/v_litellm/bin/pip install 'litellm[proxy]=={LITELLM}'"
+        )
+        return
+    for name, more in (("litellm", {}), ("with rust", {"rust": True})):
+        port = _free_port()
+        asked = {"model": "openai/gpt-4o", "api_base": f"{url}/v1", "api_key": "none", **more}
+        settings = {
+            "model_list": [{"model_name": "gpt-4o", "litellm_params": asked}],
+            "litellm_settings": {"telemetry": False, "set_verbose": False},
+            "general_settings": {"master_key": PEER_KEY},
+        }
+        file = folder / f"{port}.yaml"
+        file.write_text(json.dumps(settings))  # JSON is YAML
+        listen = ["--host", "127.0.0.1", "--port", str(port), "--num_workers", "1"]
+        yield name, [str(place), "--config", str(file), *listen], port
+
+
+def _show(conns: int, table: dict[str, Any]) -> None:
+    names = [name for name in next(iter(table.values())) if name != "ratios"]
+    print(f"{f'CPU µs, {conns} at once':20}" + "".join(f"{name:>18}" for name in names))
+    for case, row in table.items():
+        cells = [
+            f"{row[name]:,}" + (f" ({row['ratios'][name]}×)" if name != "bare" else "") for name in names
+        ]
+        print(f"{case:20}" + "".join(f"{cell:>18}" for cell in cells))
+
+
+def _measured(targets: dict[str, Target], conns: int) -> dict[str, Any]:
+    """The least CPU time of each target and case, over rounds in which all take turns."""
     best: dict[str, dict[str, float]] = {case: {} for case in REQUESTS}
     for case, body in payloads().items():
-        for port in (port for _, port in targets.values()):
-            asyncio.run(_load(port, body, 50))
+        for target in targets.values():
+            asyncio.run(_load(target, body, max(conns, int(50 * target.share)), conns))
         for _ in range(ROUNDS):
-            for name, (process, port) in targets.items():
-                before = _cpu(process)
-                asyncio.run(_load(port, body, REQUESTS[case]))
-                each = (_cpu(process) - before) / REQUESTS[case] * 1e6
+            for name, target in targets.items():
+                number = max(conns, int(REQUESTS[case] * target.share))
+                before = _cpu(target.process)
+                asyncio.run(_load(target, body, number, conns))
+                each = (_cpu(target.process) - before) / number * 1e6
                 best[case][name] = min(each, best[case].get(name, each))
     return {
         case: {
             **{name: round(value) for name, value in row.items()},
-            "ratio": round(row["ullage"] / row["bare"], 2),
+            "ratios": {name: round(value / row["bare"], 2) for name, value in row.items() if name != "bare"},
         }
         for case, row in best.items()
     }
 
 
-async def _load(port: int, body: bytes, number: int) -> None:
-    """Sends so many requests over a few connections, and reads each answer to its end."""
+async def _load(target: Target, body: bytes, number: int, conns: int) -> None:
+    """Sends so many requests over so many connections, and reads each answer to its end."""
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
-    data = f"{head}Content-Type: application/json\r\nAuthorization: Bearer key\r\n\r\n".encode() + body
+    data = (
+        f"{head}Content-Type: application/json\r\nAuthorization: Bearer {target.key}\r\n\r\n".encode() + body
+    )
     left = iter(range(number))
 
     async def work() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
         for _ in left:
             writer.write(data)
             lines = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -170,15 +254,19 @@ async def _load(port: int, body: bytes, number: int) -> None:
             await reader.readline()
         writer.close()
 
-    await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(work() for _ in range(conns)))
 
 
 @contextmanager
-def _serving(command: list[str], port: int) -> Iterator[int]:
+def _serving(
+    command: list[str], port: int, more: dict[str, str] | None = None, seconds: float = 30
+) -> Iterator[int]:
     """A server that listens, by its process; it ends with the block."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(more or {})}
+    )
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + seconds
         while time.monotonic() < end and process.poll() is None:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -199,9 +287,11 @@ def _free_port() -> int:
 
 
 def _cpu(process: int) -> float:
-    """Seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of processor time that a process and its children have used."""
+    own = Path(f"/proc/{process}")
+    fields = (own / "stat").read_text("ascii").rpartition(")")[2].split()
+    children = (own / "task" / str(process) / "children").read_text("ascii").split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(map(_cpu, map(int, children)))
 
 
 if __name__ == "__main__":

@@ -56,12 +56,25 @@ def main() -> dict[str, Any]:
         print(run(script, "giant", *names, **where))
         judged = {name: _judged(results, name) for name in names}
         session = json.loads(Path(folder, "data", "online.json").read_text("utf-8"))
+    for turns in ((40, 60), (480, 500)):
+        print(f"characters that a request brings, turns {turns[0]} to {turns[1]}: {brought(session, *turns)}")
     for policy in ({}, {"low_water": 1.0}):
         for budget in BUDGETS:
             unused = own_count(session, budget, ullage.FitPolicy(**policy))
             name = "low_water=1.0" if policy else "default"
             print(f"by the model's own count: {name:<14} {budget:>6} unused {100 * unused:.1f} %")
     return {name: figures for name, figures in judged.items() if figures}
+
+
+def brought(session: list[list[dict[str, Any]]], first: int, last: int) -> int:
+    """The mean number of characters of the messages between two requests, from one turn to another."""
+    turn = characters = requests = 0
+    for number, step in enumerate(session):
+        turn += step[0]["role"] == "user"
+        if first < turn <= last + 1:
+            characters += sum(len(str(message)) for message in step)
+            requests += number + 1 == len(session) or session[number + 1][0]["role"] == "assistant"
+    return characters // requests
 
 
 def own_count(session: list[list[dict[str, Any]]], budget: int, policy: ullage.FitPolicy) -> float:

@@ -280,10 +280,12 @@ def integrations_table() -> str:
 
 
 def peers_table() -> str:
-    """How the tests of LangChain's `trim_messages` end with ours."""
+    """How the tests of other projects end with ours."""
     saved = json.loads((ROOT / "tests" / "integrations" / "peers.json").read_text("utf-8"))
-    lines = [f"| tests of {saved['package']} | how they end with ours |", "|--:|---|"]
-    lines += [f"| {number} | {why} |" for number, why in saved["outcomes"]]
+    lines = ["| tests of | tests | how they end with ours |", "|---|--:|---|"]
+    for peer in saved.values():
+        tested = f"{peer['package']}, {peer['stands_in']}"
+        lines += [f"| {tested} | {number} | {why} |" for number, why in peer["outcomes"]]
     return "\n".join(lines)
 
 

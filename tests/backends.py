@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.postgres import emptied_url
 from ullage import store
 from ullage.context.journal import MemoryJournal
-from ullage.cost.memory import MemoryBook
+from ullage.cost.book import MemoryBook
 from ullage.tokens.calibration import MemoryShelf
 
 if TYPE_CHECKING:
@@ -62,3 +62,5 @@ BACKENDS: dict[str, Callable[[], AbstractContextManager[Backend]]] = {
 }
 QUICK = tuple(name for name in BACKENDS if name != "sqlite")
 """Those without a disk, for properties that try many examples; the same code runs on the disk."""
+COLUMNS = ("sqlite", "sqlite-in-memory", "postgres")
+"""Those that keep amounts in columns of a database, which have a largest value and a smallest step."""

@@ -78,6 +78,7 @@ def new_bench(
     screen: Screen | None = None,
     local: bool = False,
     budget: int = 8_000,
+    reserved: int = 100,
     cost: Mapping[str, Any] | None = None,
     routes: Mapping[str, str] | None = None,
     prompts: Mapping[str, str] | None = None,
@@ -87,7 +88,7 @@ def new_bench(
     settings = defaults()
     settings = replace(
         settings,
-        context=replace(settings.context, token_budget=budget, reserved_output=100),
+        context=replace(settings.context, token_budget=budget, reserved_output=reserved),
         cost=replace(settings.cost, **(cost or {})),
         shell=replace(settings.shell, confirm=confirm),
         goal=replace(settings.goal, **bounds),
@@ -104,5 +105,5 @@ def new_bench(
     )
     chat = ChatSession(settings, kept, {}, folder, open_model, session=session)
     out = io.StringIO()
-    shown = screen or Screen(Console(file=out, width=110), keyboard=io.StringIO())
+    shown = screen or Screen(Console(file=out, width=110), keyboard=io.StringIO(), errors=out)
     return Bench(Shell(chat, shown, Runner(cwd=folder, environ=ENVIRON)), provider, out)

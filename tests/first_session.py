@@ -11,12 +11,15 @@ import ullage
 from tests.player import Request, Script, answered, playing, sent_json
 from tests.terminal import opened
 from tests.world import environment
+from ullage.session.saved_talks import FOLLOW_UP
 
+GAUGE = "█·········"
 BOATS = "heron,420\ncurlew,96\ngannet,310\n"
 ANSWERS = {
     "tell me which boat paid most": (
         "The second column has the crowns, so sort by it:\n\nCMD: sort -t, -k2 -nr boats.csv | head -n 1\n"
     ),
+    FOLLOW_UP: "The **heron** paid most: 420 crowns.",
     "and in euros, at 11.50 crowns?": "420 / 11.50 is **36.52 euros**.",
 }
 """What is asked → what is played."""
@@ -29,20 +32,21 @@ def transcript() -> str:
         home.mkdir()
         (home / "boats.csv").write_text(BOATS)
         variables = environment(
-            home,
+            Path(folder),
             NO_PROXY="*",
             OPENAI_BASE_URL=f"{player.url}/v1",
             OPENAI_API_KEY="sk-harbour-0123456789",
         )
         arguments = ("--store", str(Path(folder, "kept.db")), "--model", "openai/gpt-4o")
         with opened(*arguments, env=variables, cwd=home, columns=80) as terminal:
-            for line in ("ls", "tell me which boat paid most"):
-                terminal.ready()
-                terminal.press(f"{line}\r")
-                terminal.wait(f"> {line}")
+            terminal.wait(f"{GAUGE} ")  # the shell is open
+            terminal.press("ls\r")
+            terminal.wait("harbour $ ls")
+            terminal.ready()
+            terminal.press("tell me which boat paid most\r")
             terminal.wait("[r] run")
             terminal.press("r")
-            for line in ("and in euros, at 11.50 crowns?", ":context", ":cost detail", ":quit"):
+            for line in ("and in euros, at 11.50 crowns?", ":context", ":quit"):
                 terminal.ready()
                 terminal.press(f"{line}\r")
                 terminal.wait(f"> {line}")

@@ -73,7 +73,7 @@ class Gateway(NamedTuple):
 
     def booked(self) -> list[Any]:
         """The entries of the bill, as soon as all calls so far are in it."""
-        assert until(lambda: self.app._bill._uncapped._writer is None)
+        assert until(lambda: self.app._bill._free_calls._writer is None)
         return [entry for _, entry in self.kept.book.entries()]
 
     def metric(self, line: str) -> float:
@@ -124,7 +124,7 @@ def serving(
                 listener.close()
 
 
-def priced(url: str, window: int = 100_000) -> dict[str, Upstream]:
+def priced(url: str, window: int | None = 100_000) -> dict[str, Upstream]:
     """A table in which every model costs money, although its server is on this machine."""
     table = any_model_at(url, window, {})
     return {name: replace(each, endpoint=replace(each.endpoint, local=False)) for name, each in table.items()}

@@ -15,7 +15,7 @@ WHOLE = """\
 model = "fast"
 
 [context]
-token_budget = "none"
+token_budget = "auto"
 compress.keep_turns = 4
 
 [routing.system_prompts]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROGRAM = str(BIN / "ullage")
 PROMPT = ">"
+"""The mark of an empty prompt; the name of the folder stands before it."""
 ENTER, CTRL_C, CTRL_D, CTRL_L = "\r", "\x03", "\x04", "\x0c"
 
 
@@ -41,6 +42,8 @@ class Terminal:
         self.child = child
         self.raw = b""
         """Every byte that the program has written."""
+        self.seen = ""
+        """The screen at a moment that a test has remembered."""
         self._screen = Answering(columns, rows)
         self._screen.reply = child.send
         self._stream = pyte.ByteStream(self._screen)
@@ -54,6 +57,15 @@ class Terminal:
     def text(self) -> str:
         """The screen as one text."""
         return "\n".join(self.lines)
+
+    @property
+    def row(self) -> int:
+        """The row of the cursor."""
+        return int(self._screen.cursor.y)
+
+    def cell(self, row: int, column: int) -> pyte.screens.Char:
+        """A character on the screen, with its colours."""
+        return self._screen.buffer[row][column]
 
     def press(self, keys: str) -> None:
         """Presses keys, without Enter after them."""
@@ -110,7 +122,8 @@ class Terminal:
 
     def _prompts(self) -> bool:
         cursor = self._screen.cursor
-        return self.lines[cursor.y] == PROMPT and cursor.x == len(PROMPT) + 1
+        line = self.lines[cursor.y]
+        return line.split(" ")[-1] == PROMPT and cursor.x == len(line) + 1
 
     def _take(self) -> bool:
         """Takes what is written within a moment; False where the program has ended."""

@@ -75,7 +75,10 @@ def test_who_is_not_asked_again_after_too_many_calls_is_told_of(
     monkeypatch.setattr(chat, "MOST_STEPS", 3)
     bench = make(ScriptedProvider([CALL] * 5))
     asyncio.run(bench.shell.act("?How deep is it?"))
-    assert bench.out.getvalue().endswith("stopped after 3 rounds of tool calls; ask again to continue\n")
+    assert bench.out.getvalue().endswith(
+        "stopped after 3 rounds of tool calls; ask again to continue\n"
+        "folded: 3 tool results ~21 tokens; :last shows them\n"
+    )
     assert len(bench.provider.asked) == 3
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -279,6 +280,22 @@ def test_another_factor_reads_the_history_again() -> None:
     bare = window.fit(body).count.tokens
     window.factor = Factor(scale=2.0, ceiling_scale=2.0)
     assert window.fit(body).count.tokens > bare
+
+
+def pickled(given: Any) -> Any:
+    """A copy by way of a pickle, as another process gets it."""
+    return pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, pickled])
+def test_a_copy_of_a_window_of_requests_fits_as_the_window_does(again: Any) -> None:
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"day {n} " * 40} for n in range(41)]
+    window = ullage.RequestWindow("openai.chat", limit=1_000, factor=Factor(scale=1.1, ceiling_scale=1.2))
+    window.fit({"model": "gpt-4o", "messages": messages[:21]})
+    other = again(window)
+    body = {"model": "gpt-4o", "messages": messages}
+    assert other.factor == window.factor
+    assert other.fit(body).body == window.fit(body).body
 
 
 def test_an_overflow_names_the_figures() -> None:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.backends import BACKENDS, QUICK
-from ullage.cost.book import Account, Book, Cap, Refusal, Reservation
-from ullage.cost.memory import MemoryBook
+from tests.backends import BACKENDS, COLUMNS, QUICK
+from ullage.cost.book import Account, Book, Cap, MemoryBook, Refusal, Reservation, Reserving, Settling
 from ullage.errors import ConfigurationError, StoreError
 from ullage.usage import LedgerEntry
 
@@ -260,10 +259,7 @@ def test_64_threads_never_cross_a_cap_by_a_cent(book: Book) -> None:
     assert total[1].cost == sum(booked)
 
 
-KEPT = [name for name in BACKENDS if name != "memory"]
-
-
-@pytest.mark.parametrize("backend", KEPT)
+@pytest.mark.parametrize("backend", COLUMNS)
 def test_an_amount_that_no_column_can_hold_is_refused_and_nothing_is_booked(backend: str) -> None:
     with BACKENDS[backend]() as opened:
         book = opened.book
@@ -279,24 +275,75 @@ def test_an_amount_that_no_column_can_hold_is_refused_and_nothing_is_booked(back
         assert list(book.entries()) == []
 
 
-@pytest.mark.parametrize("backend", KEPT)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("amount", ["-0.01", "NaN", "Infinity", "-Infinity", "sNaN"])
 def test_what_is_no_amount_is_refused(backend: str, amount: str) -> None:
     with BACKENDS[backend]() as opened, pytest.raises(ConfigurationError, match="cannot book an amount"):
         opened.book.reserve(hold("a", amount), [])
 
 
-@pytest.mark.parametrize("backend", KEPT)
+@pytest.mark.parametrize("backend", COLUMNS)
 def test_what_is_finer_than_a_picodollar_is_rounded_up(backend: str) -> None:
     with BACKENDS[backend]() as opened:
         opened.book.reserve(hold("a", "1e-15"), [])
         assert used(opened.book) == (0, Decimal("1e-12"))
 
 
-@pytest.mark.parametrize("backend", KEPT)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_scope_without_sums_is_an_error_and_not_an_empty_one(backend: str) -> None:
     with BACKENDS[backend]() as opened:
         with pytest.raises(ConfigurationError, match="session, day, project"):
             opened.book.used("model", "gpt-4o")
         with pytest.raises(ConfigurationError, match="session, day, project"):
             opened.book.reserve(hold("a", "1"), [Cap("model", "gpt-4o", CENT)])
+
+
+def test_changes_that_are_made_together_keep_every_cap_and_have_their_own_outcomes(book: Book) -> None:
+    limit = cap("1.00")
+    asked = [Reserving(hold(str(number), "0.30"), [limit]) for number in range(5)]
+    outcomes = book.change(asked)
+    assert outcomes[:3] == [None] * 3
+    assert outcomes[3:] == [Refusal(limit, Decimal(0), Decimal("0.9"))] * 2
+    ended = [Settling(each.reservation, cost("0.10")) for each in asked]
+    assert book.change(ended) == [True, True, True, False, False]
+    assert used(book) == (Decimal("0.3"), 0)
+    assert [entry for _, entry in book.entries()] == [LedgerEntry(calls=3, cost=Decimal("0.3"))]
+    later = book.change(
+        [Reserving(hold("later", "0.70"), [limit]), Settling(asked[0].reservation, cost("1"))]
+    )
+    assert later == [None, False]
+
+
+def test_requests_that_are_made_together_count_in_their_minute(book: Book) -> None:
+    account = HERE._replace(key="k")
+    rate = Cap("key-minute", "k 2026-11-16T10:00", Decimal(3), "requests")
+    asked = [Reserving(hold(str(number), None, account), [rate]) for number in range(5)]
+    assert [outcome is None for outcome in book.change(asked)] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("backend", COLUMNS)
+def test_a_change_that_cannot_be_made_does_not_affect_the_others(backend: str) -> None:
+    with BACKENDS[backend]() as opened:
+        book = opened.book
+        outcomes = book.change(
+            [
+                Reserving(hold("a", "0.5")),
+                Reserving(hold("b", "1e12")),
+                Reserving(hold("c", "0.25")),
+            ]
+        )
+        assert [outcomes[0], outcomes[2]] == [None, None]
+        assert isinstance(outcomes[1], StoreError)
+        assert used(book) == (0, Decimal("0.75"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_many_changes_at_once_are_all_made(backend: str) -> None:
+    with BACKENDS[backend]() as opened:
+        book = opened.book
+        accounts = [HERE._replace(session=f"s{number}") for number in range(300)]
+        asked = [Reserving(hold(each.session, "0.01", each)) for each in accounts]
+        assert book.change(asked) == [None] * 300
+        assert book.change([Settling(each.reservation, cost("0.01")) for each in asked]) == [True] * 300
+        assert book.used("day", DAY) == (Decimal(3), 0)
+        assert len(book.entries()) == 300

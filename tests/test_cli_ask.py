@@ -175,6 +175,28 @@ prices = {{ input = 2.00, output = 8.00 }}
 """
 
 
+def test_the_settings_of_the_conversation_hold_for_a_question(tmp_path: Path) -> None:
+    file, options = tmp_path / "config.toml", ("--config", str(tmp_path / "config.toml"), *GPT, "--json")
+    with playing(ANSWER) as player:
+        file.write_text("")
+        for _ in range(6):
+            done = ask(tmp_path, *options, "How many boats? " * 20, player=player)
+        assert json.loads(done.stdout)["context"]["limit"] == 128_000 - 16_384
+        assert len(player.requests[-1].json()["messages"]) == 1 + 11
+
+        file.write_text("[context]\ntoken_budget = 600\nmax_turns = 3\n")
+        told = json.loads(ask(tmp_path, *options, "How many boats?", player=player).stdout)
+        assert told["context"]["limit"] == 600
+        assert told["context"]["dropped"] > 0
+        sent = player.requests[-1].json()["messages"]
+        assert [message["role"] for message in sent[1:]] in (["user"], ["user", "assistant", "user"])
+
+        file.write_text("[context]\ntoken_budget = 300\nrolling = false\n")
+        done = ask(tmp_path, *options, "How many boats?", player=player)
+        assert done.returncode == 3
+        assert "Nothing is trimmed" in json.loads(done.stdout)["error"]["message"]
+
+
 def test_the_configuration_names_the_model_its_key_its_prices_and_the_caps(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     with playing(ANSWER) as player:
@@ -190,7 +212,9 @@ def test_the_configuration_names_the_model_its_key_its_prices_and_the_caps(tmp_p
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
 
         sent = len(player.requests)
-        file.write_text(CONFIGURED.format(url=player.url, cap="0.01"))
+        file.write_text(
+            CONFIGURED.format(url=player.url, cap="0.00012")
+        )  # too little for the shortest answer
         assert ask(tmp_path, *arguments, HARBOUR_KEY=SECRET).returncode == 4
         asked_again = [each for each in player.requests[sent:] if each.path.endswith("/chat/completions")]
         assert asked_again == []

@@ -70,7 +70,7 @@ def test_show_tells_every_setting_and_where_it_comes_from(
     rows = {line[0].strip(): line[1] for line in shown}
     assert rows["goal.max_steps = 3"] == f"{path}:2"
     assert rows["cost.cap_at_dollars = 2"] == "ULLAGE_COST_CAP_AT_DOLLARS"
-    assert rows["context.max_turns = 40"] == "default"
+    assert rows['context.token_budget = "auto"'] == "default"
     assert rows['models.a.key = "env:MY_KEY"'] == f"{path}:5"
     keys = [line[0].partition(" = ")[0] for line in shown]
     assert keys == [

@@ -94,7 +94,65 @@ def test_a_key_is_told_by_its_variable_only(kept: Path, capsys: pytest.CaptureFi
 def test_the_list_is_json_on_demand(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.loads(line) for line in lines(capsys, "list", "--json", "--store", str(kept))]
     assert [row["name"] for row in rows if row["used"]] == ["embedded"]
-    assert rows[0].keys() == {"name", "state", "path", "ready", "used"}
+    assert rows[0].keys() == {"name", "kind", "state", "path", "ready", "used", "origin"}
+
+
+CONFIGURED = """
+model = "cloud"
+[models.cloud]
+model = "gpt-4o"
+key = "env:MY_KEY"
+window = 64_000
+[models.here]
+model = "embedded"
+[models.quick]
+endpoint = "http://127.0.0.1:8080"
+[routing.models]
+short = "quick"
+"""
+
+
+def test_the_list_has_what_is_configured_and_says_why_a_model_answers(
+    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = kept.parent / "config.toml"
+    file.write_text(CONFIGURED)
+    options = ("--store", str(kept), "--config", str(file))
+
+    def rows() -> dict[str, dict[str, object]]:
+        return {row["name"]: row for row in map(json.loads, lines(capsys, "list", "--json", *options))}
+
+    shown = rows()
+    assert list(shown)[:5] == ["embedded", "cloud", "here", "quick", "openai"]
+    assert [name for name, row in shown.items() if row["used"]] == ["cloud"]
+    assert shown["cloud"]["origin"] == f"{file}:2"
+    assert "MY_KEY" in str(shown["cloud"]["state"])
+    assert shown["cloud"]["ready"] is False
+    assert shown["quick"]["state"] == "quick at http://127.0.0.1:8080/v1, no key, @short"
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    state = "gpt-4o at https://api.openai.com/v1, key in MY_KEY, window 64,000"
+    assert rows()["cloud"]["state"] == state
+    assert lines(capsys, "list", *options)[1] == f"* {'cloud':<24}  {state} ({file}:2)"
+
+    lines(capsys, "use", "quick", *options)
+    shown = rows()
+    assert [name for name, row in shown.items() if row["used"]] == ["quick"]
+    assert shown["quick"]["origin"] == "chosen with `ullage model use` or :model"
+    lines(capsys, "use", "openai/gpt-4o-mini", *options)
+    assert [(name, row["kind"]) for name, row in rows().items() if row["used"]] == [
+        ("openai/gpt-4o-mini", "chosen")
+    ]
+
+
+def test_a_saved_choice_that_cannot_be_found_is_told_and_the_configured_model_is_marked(
+    kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with store.open(kept) as opened:
+        opened.preferences.set("model", "gone")
+    assert cli.main(["model", "list", "--store", str(kept)]) == 0
+    told = capsys.readouterr()
+    assert "the model chosen last, gone, cannot be found" in told.err
+    assert "* embedded" in told.out
 
 
 def test_getting_what_is_there_fetches_nothing(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from ullage.context import Context
 from ullage.context.journal import Event
 from ullage.cost.book import Account, Reservation
 from ullage.fitting.pieces import letters_of
-from ullage.store.checksum import seal_session
+from ullage.store.values import seal_session
 from ullage.usage import LedgerEntry
 
 if TYPE_CHECKING:

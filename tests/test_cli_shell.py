@@ -116,43 +116,64 @@ def ended(terminal: Terminal, meanwhile: Callable[[], object]) -> int | None:
 def at_the_prompt(terminal: Terminal, _: Path) -> str:
     terminal.press("half a line")
     terminal.wait("half a line")
-    return "> half a line"
+    return "~ > half a line"
 
 
-def in_an_answer(terminal: Terminal, _: Path, begin: str = "?") -> str:
-    terminal.press(f"{begin}Quay 1\r")
+def begin_goal(terminal: Terminal, text: str) -> None:
+    terminal.press(f":goal {text}\r")
+    terminal.wait("[s] ask about each")
+    terminal.press("s")
+
+
+def in_an_answer(terminal: Terminal, _: Path) -> str:
+    terminal.press("?Quay 1\r")
     terminal.wait("Seven boats")
     return "Seven boats"
 
 
-def in_a_question(terminal: Terminal, _: Path, begin: str = "?") -> str:
-    terminal.press(f"{begin}Quay 2\r")
+def in_a_question(terminal: Terminal, _: Path) -> str:
+    terminal.press("?Quay 2\r")
     return terminal.wait("[s] skip").rstrip().splitlines()[-1]
 
 
 def in_a_command(terminal: Terminal, folder: Path) -> str:
     terminal.press(f"!{SLEEP}\r")
     started(folder / "sleep.pid")
-    return f"> !{SLEEP}"
+    return terminal.wait(f"!{SLEEP}").rstrip().splitlines()[-1]
 
 
-def in_an_answer_to_a_goal(terminal: Terminal, folder: Path) -> str:
-    return in_an_answer(terminal, folder, ":goal ")
+def in_an_answer_to_a_goal(terminal: Terminal, _: Path) -> str:
+    begin_goal(terminal, "Quay 1")
+    terminal.wait("Seven boats")
+    return "Seven boats"
 
 
-def in_a_question_of_a_goal(terminal: Terminal, folder: Path) -> str:
-    return in_a_question(terminal, folder, ":goal ")
+def in_a_question_of_a_goal(terminal: Terminal, _: Path) -> str:
+    begin_goal(terminal, "Quay 2")
+    return terminal.wait("[s] skip").rstrip().splitlines()[-1]
 
 
 def in_a_command_of_a_goal(terminal: Terminal, folder: Path) -> str:
-    terminal.press(":goal Quay 3\r")
+    begin_goal(terminal, "Quay 3")
     terminal.wait("[p] pause")
     terminal.press("r")
     started(folder / "sleep.pid")
     return f"$ {SLEEP}"
 
 
-QUIET = [at_the_prompt, in_an_answer, in_a_question, in_an_answer_to_a_goal, in_a_question_of_a_goal]
+def at_a_later_prompt(terminal: Terminal, _: Path) -> str:
+    terminal.do("true")
+    return terminal.lines[terminal.row]
+
+
+QUIET = [
+    at_the_prompt,
+    at_a_later_prompt,
+    in_an_answer,
+    in_a_question,
+    in_an_answer_to_a_goal,
+    in_a_question_of_a_goal,
+]
 COMMANDS = [in_a_command, in_a_command_of_a_goal]
 
 

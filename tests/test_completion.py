@@ -160,8 +160,8 @@ def test_no_command_lacks_completion(shell: Shell, name: str) -> None:
 
 
 def test_what_the_commands_take_is_completed(shell: Shell) -> None:
-    assert lines(shell, ":cost ") == [":cost detail", ":cost reset"]
-    assert lines(shell, "/cost   d") == ["/cost   detail"]
+    assert lines(shell, ":cost ") == [":cost detail", ":cost days", ":cost reset"]
+    assert lines(shell, "/cost   de") == ["/cost   detail"]
     assert lines(shell, ":cost detail ") == []
     assert lines(shell, ":rolling-context o") == [":rolling-context on", ":rolling-context off"]
     assert lines(shell, ":goal c") == [":goal continue"]
@@ -493,16 +493,16 @@ def test_tab_completes_what_is_unique_and_shows_what_is_not(harbour: Path, tmp_p
     with opened(*arguments, env=env, cwd=harbour, rows=30) as terminal:
         terminal.ready()
         terminal.press("cat quo\t")
-        terminal.wait("> cat quota.txt")
+        terminal.wait("$ cat quota.txt")
         terminal.press(CTRL_C)
         terminal.ready()
         terminal.press("cd q\t")
         terminal.wait("quay/")
         screen = terminal.wait("quarry/")
-        assert "> cd qua\n" in screen
+        assert "$ cd qua\n" in screen
         assert "quota.txt" not in screen
         terminal.press("y\t")
-        terminal.wait("> cd quay/\n")
+        terminal.wait("$ cd quay/\n")
         terminal.press("\r")
         terminal.ready()
         terminal.press(":comp\t")

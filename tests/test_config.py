@@ -53,7 +53,7 @@ models.<name>.prices.input models.<name>.prices.output models.<name>.prices.cach
 models.<name>.prices.cache_write models.<name>.prices.reasoning
 models.<name>.timeouts.connect models.<name>.timeouts.first models.<name>.timeouts.between
 models.<name>.timeouts.begin
-model shell.status shell.confirm shell.history
+model shell.status shell.confirm shell.history shell.startup shell.follow_up shell.mask_secrets
 goal.max_steps goal.max_tokens goal.max_dollars goal.max_minutes
 mcp.<name>.command mcp.<name>.args mcp.<name>.env mcp.<name>.url mcp.<name>.headers mcp.<name>.timeout
 """
@@ -115,7 +115,10 @@ def test_the_defaults_are_those_of_what_they_configure() -> None:
     settings = defaults()
     signature = inspect.signature(Context).parameters
     options = asdict(context_options(settings, settings.model()))
-    assert {name: signature[name].default for name in options} == options
+    own = {"max_turns": None}  # a shell follows its model; a Context keeps its small defaults
+    assert {name: signature[name].default for name in options} | own == options
+    assert settings.context.token_budget is None
+    assert (signature["token_budget"].default, signature["max_turns"].default) == (4_096, 40)
     assert compress_of(settings, settings.model()) is None
     assert Compress() == Compress(
         settings.context.compress.keep_turns, settings.context.compress.max_turn_chars
@@ -139,7 +142,7 @@ def test_a_file_becomes_values(tmp_path: Path) -> None:
     assert settings.models["fast"].window == 8_192
     assert settings.context.token_budget is None
     assert settings.context.compress.keep_turns == 4
-    assert settings.context.max_turns == 40
+    assert settings.context.max_turns is None
     assert settings.cost.cap_at_dollars == Decimal("0.10")
     assert settings.routing.models["code"] == "cloud"
     assert settings.mcp["git"].args == ("mcp-server-git",)
@@ -668,6 +671,7 @@ def over(tmp_path: Path, own: str, project: str, **more: Any) -> Settings:
         ('model = "openai/gpt-4o"', 'model = "embedded"'),
         ("", 'routing.models.summarize = "embedded"'),
         ("context.max_turns = 5", "context.max_turns = 4"),
+        ("", "context.token_budget = 5000"),
         ("project.auto_tree = true", "project.auto_tree = false"),
         ("", "project.depth = 2"),
     ],
@@ -686,7 +690,8 @@ def test_a_project_can_tighten(tmp_path: Path, own: str, project: str) -> None:
         ("", 'shell.confirm = "writes"', "shell.confirm"),
         ("", "goal.max_steps = 21", "goal.max_steps"),
         ("", 'goal.max_minutes = "none"', "goal.max_minutes"),
-        ("", "context.token_budget = 5000", "context.token_budget"),
+        ("context.token_budget = 4096", "context.token_budget = 5000", "context.token_budget"),
+        ("context.token_budget = 4096", 'context.token_budget = "auto"', "context.token_budget"),
         ("", "tokenize.use_endpoint = true", "tokenize.use_endpoint"),
         ("", 'shell.status = "x"', "shell.status"),
         ("", 'routing.system_prompts.main = "Obey."', "routing.system_prompts.main"),

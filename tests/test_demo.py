@@ -18,8 +18,9 @@ import ullage
 from tests.strategies import own_words
 from tests.world import PATIENCE, environment
 from ullage import store
-from ullage.cli import demo_session as demo
-from ullage.cli.demo_session import (
+from ullage.cost import prices_of
+from ullage.demo import replay as demo
+from ullage.demo.replay import (
     BUDGET,
     MODEL,
     SHOWN,
@@ -31,7 +32,6 @@ from ullage.cli.demo_session import (
     Replay,
     WindowTrimmed,
 )
-from ullage.cost import prices_of
 
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
 ESCAPE = "\x1b["

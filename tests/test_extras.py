@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.world import environment
+from tests.world import PATIENCE, environment
 from ullage.cli.command_table import COMMANDS, spec_of
 from ullage.errors import MissingExtra
 from ullage.extras import EXTRAS, ExtraName, is_there, require
@@ -102,6 +102,13 @@ def test_the_core_says_the_same_to_programs(tmp_path: Path) -> None:
     assert out.read_text() == with_all.stdout
 
 
+@pytest.mark.parametrize("kind", ["bash", "zsh", "fish", "man"])
+def test_the_core_prints_completions_and_the_manual(kind: str) -> None:
+    done = ullage("completions", kind)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ullage" in done.stdout
+
+
 def test_the_core_reports_bad_and_large_requests() -> None:
     done = ullage("explain", SESSION, "--limit", 60)
     assert done.returncode == 3
@@ -140,8 +147,40 @@ def test_a_command_that_needs_an_extra_says_how_to_get_it(arguments: list[str]) 
     )
 
 
+ALLOWED = """
+import sys
+from ullage.extras import EXTRAS
+kept = set(EXTRAS["gateway"].modules)
+sys.modules.update(dict.fromkeys(each for row in EXTRAS.values() for each in row.modules if each not in kept))
+from ullage.cli import main
+sys.exit(main())
+"""
+"""The command, for which only the packages of the gateway are installed."""
+
+
+@pytest.mark.enable_socket
+def test_the_gateway_and_its_keys_need_no_package_of_the_shell(tmp_path: Path) -> None:
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", ALLOWED, *arguments, "--store", str(tmp_path / "ullage.db")]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment(tmp_path), stdout=pipe, stderr=pipe, text=True)
+
+    made = start("keys", "create", "team")
+    assert made.communicate(timeout=PATIENCE)[0].startswith("ullage-")
+    serving = start("serve", "--port", "0", "--upstream", "http://127.0.0.1:9")
+    assert serving.stderr is not None
+    assert any("listening on" in line for line in serving.stderr)
+    serving.terminate()
+    serving.communicate(timeout=PATIENCE)
+    assert serving.returncode == 0
+    assert "The gateway needs the packages uvicorn" in ullage("serve").stderr
+    assert "The gateway needs the packages uvicorn" in ullage("run", "claude").stderr
+
+
 def test_every_command_is_of_the_core_or_is_tried_here() -> None:
-    assert {name for name in COMMANDS if spec_of(name).extra is None} == {"count", "fit", "explain"}
+    assert {name for name in COMMANDS if spec_of(name).extra is None} == {
+        "count", "fit", "explain", "completions",
+    }  # fmt: skip
 
 
 def test_files_and_engines_that_need_an_extra_say_how_to_get_it(tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from ullage.tokens.ceilings import BOUNDS
 from ullage.tokens.counter import counter_for
 from ullage.tokens.families import family, family_name, family_of, is_hosted, margins, rows
 from ullage.tokens.request_count import count_read
-from ullage.tokens.rules import RULES
-from ullage.tokens.vocabularies import VOCABULARIES, vocabulary
+from ullage.tokens.vocabularies import RULES, VOCABULARIES, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import time
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -13,7 +14,9 @@ import zstandard
 
 from tests.gateway import CLAUDE, MODEL, chat, priced, serving
 from tests.player import Script, answered, playing, sent_json
-from tests.world import until
+from tests.world import PATIENCE, until
+from ullage.broker.endpoint import Timeouts
+from ullage.gateway.upstreams import any_model_at
 
 pytestmark = pytest.mark.enable_socket
 
@@ -188,6 +191,14 @@ def test_a_whole_answer_passes_with_its_cost() -> None:
     assert answer.headers["x-ullage-limit"] == str(9_000 - 9_000 // 8)
 
 
+@pytest.mark.parametrize("script", [sent_json({}, 999), Script(body=answered("Ahoy"), status=999)])
+def test_a_status_that_http_does_not_have_is_a_bad_gateway(script: Script) -> None:
+    with playing(script) as player, serving(player.url) as gateway:
+        answer = gateway.ask("/v1/chat/completions", chat("Hi"))
+    assert answer.status == 502
+    assert answer.body == script.body
+
+
 def test_paths_also_work_without_the_version() -> None:
     with playing(Script(body=STREAMS["chat"])) as player, serving(player.url) as gateway:
         assert gateway.ask("/chat/completions", BODIES["chat"][1]).status == 200
@@ -306,6 +317,7 @@ def test_a_page_in_a_browser_may_not_use_it(headers: dict[str, str], status: int
         (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 400, "not JSON"),
         (b'{"messages":[]}', 400, "names no model"),
         (b'{"model":5,"messages":[]}', 400, "names no model"),
+        (b'{"messages":[],"model":"%b"}' % (b"x" * 501), 404, "more than 500 characters"),
         (b"\xff\xfe", 400, "not JSON"),
     ],
 )
@@ -461,6 +473,29 @@ def test_an_upstream_that_is_not_there_is_a_502_that_may_be_tried_again() -> Non
         assert gateway.booked() == []
     assert (answer.status, answer.headers["x-should-retry"]) == (502, "true")
     assert "is the server running" in answer.json()["error"]["message"]
+
+
+def test_an_upstream_that_does_not_begin_is_a_504_and_one_that_stops_an_error_event() -> None:
+    waits = Timeouts(connect=PATIENCE, first=0.3, between=0.3)
+    for script, body in (
+        (Script(silent=True), {}),
+        (Script(body=STREAMS["chat"], stall_at=60), {"stream": True}),
+    ):
+        with playing(script) as player:
+            table = any_model_at(player.url, 100_000, {})
+            patient = {
+                name: replace(each, endpoint=replace(each.endpoint, timeouts=waits))
+                for name, each in table.items()
+            }
+            with serving(patient) as gateway:
+                answer = gateway.ask("/v1/chat/completions", chat("Hi", **body))
+                (entry,) = gateway.booked()
+        assert entry.estimated_calls == 1  # it may be charged
+        if body:
+            assert answer.status == 200
+            assert b'"code":"upstream_timeout"' in answer.body
+        else:
+            assert (answer.status, answer.headers["x-should-retry"]) == (504, "true")
 
 
 @pytest.mark.parametrize("stall", [0, 150])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -103,6 +104,36 @@ def test_two_conversations_of_one_session_do_not_disturb_each_other() -> None:
         assert gateway.metric("ullage_conversations") == 2
 
 
+SESSIONS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "Claude Code": ({"x-claude-code-session-id": "NAME"}, {}),
+    "opencode": ({"x-opencode-session": "NAME"}, {}),
+    "opencode's older header": ({"x-session-id": "NAME"}, {}),
+    "Codex": ({"session-id": "NAME"}, {}),
+    "a user": ({}, {"metadata": {"user_id": "NAME"}}),
+    "a cache key": ({}, {"prompt_cache_key": "NAME"}),
+}
+
+
+@pytest.mark.parametrize("client", SESSIONS)
+def test_a_conversation_is_recognised_by_the_session_that_its_client_names(client: str) -> None:
+    headers, fields = SESSIONS[client]
+    with playing(sent_json({})) as player, serving(player.url, window=WINDOW) as gateway:
+        for name, system in (("one", "A"), ("one", "B"), ("two", "A")):
+            body = chat("Where is the harbour?") | json.loads(json.dumps(fields).replace("NAME", name))
+            body["messages"] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": system}]
+            body["tools"] = loop_chat(1)["tools"] if system == "A" else []  # a session may change its tools
+            told = {header: value.replace("NAME", name) for header, value in headers.items()}
+            gateway.ask("/v1/chat/completions", body, headers=told)
+        assert gateway.metric("ullage_conversations") == 2
+
+
+def test_without_a_session_the_beginning_names_the_conversation() -> None:
+    with playing(sent_json({})) as player, serving(player.url, window=WINDOW) as gateway:
+        for texts in (("One", "Yes", "More"), ("One", "Yes", "More", "Fine", "On"), ("Two",)):
+            gateway.ask("/v1/chat/completions", chat(*texts))
+        assert gateway.metric("ullage_conversations") == 2
+
+
 def test_the_limit_of_a_header_can_only_lower_the_limit() -> None:
     with playing(sent_json({})) as player, serving(player.url, window=WINDOW) as gateway:
         for given, expected in (("500", "500"), ("999999", str(WINDOW - WINDOW // 8))):
@@ -180,6 +211,22 @@ def test_the_ceiling_follows_the_counts_that_come_back() -> None:
         assert 2_000 + tokens * 7 // 10 <= factor.ceiling(tokens * 5 // 4) <= 2_400 + tokens * 8 // 10
 
 
+def test_a_request_after_a_count_that_proved_too_low_is_fitted_with_what_was_learned() -> None:
+    def real(body: Any) -> int:
+        return count_request(body, "openai.chat").tokens * 3 // 2
+
+    def answer(request: Request) -> Script:
+        usage = {"prompt_tokens": real(request.json()), "completion_tokens": 1}
+        return sent_json({"choices": [], "usage": usage})
+
+    with playing(answer) as player, serving(player.url, window=WINDOW) as gateway:
+        gateway.ask("/v1/chat/completions", loop_chat(3))
+        told = gateway.ask("/v1/chat/completions", loop_chat(6))
+        limit = int(told.headers["x-ullage-limit"])
+        assert count_request(loop_chat(6), "openai.chat").ceiling <= limit < real(loop_chat(6))
+        assert [real(each.json()) <= limit for each in player.requests] == [True, True]
+
+
 def test_a_refusal_raises_the_ceiling_at_once() -> None:
     shelf = MemoryShelf()
     target, counts = Target(model="unknown-boat", api="openai.chat"), UpstreamCounts(shelf)
@@ -225,23 +272,23 @@ def test_a_request_that_its_upstream_finds_too_long_is_fitted_again() -> None:
 
 @needs_local
 def test_a_real_server_answers_all_three_apis_and_never_finds_a_request_too_long() -> None:
-    with llama_server(512) as llama:
+    with llama_server(256) as llama:
         table = any_model_at(llama.url, None, {})
         with serving(table) as gateway:
             messages: list[dict[str, Any]] = []
-            for turn in range(12):
+            for turn in range(7):
                 messages.append(
                     {"role": "user", "content": f"What did the {BOATS[turn % 6]} carry? " + "Salt. " * 20}
                 )
-                body = {"model": "any", "messages": messages, "max_tokens": 8, "temperature": 0}
+                body = {"model": "any", "messages": messages, "max_tokens": 4, "temperature": 0}
                 answer = gateway.ask("/v1/chat/completions", body)
                 assert answer.status == 200, answer.body
                 messages.append(answer.json()["choices"][0]["message"])
-            assert int(answer.headers["x-ullage-limit"]) < 512
+            assert int(answer.headers["x-ullage-limit"]) < 256
             assert int(answer.headers["x-ullage-dropped"]) > 0
-            said = {"model": "any", "max_tokens": 8, "messages": [{"role": "user", "content": "Hi"}]}
+            said = {"model": "any", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]}
             assert gateway.ask("/v1/messages", said).json()["role"] == "assistant"
-            asked = {"model": "any", "max_output_tokens": 8, "input": "Hi"}
+            asked = {"model": "any", "max_output_tokens": 2, "input": "Hi"}
             assert gateway.ask("/v1/responses", asked).json()["object"] == "response"
             counted = gateway.ask("/v1/messages/count_tokens", said).json()["input_tokens"]
             assert 3 < counted < 100

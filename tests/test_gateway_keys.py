@@ -8,11 +8,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import anthropic
+import openai
 import pytest
 
 from tests.gateway import CLAUDE, MODEL, chat, priced, serving
 from tests.player import Script, answered, playing
 from tests.test_gateway import STREAMS
+from tests.test_gateway_policy import loop
 from tests.world import PATIENCE, until
 from ullage.cost.keys import Limits
 from ullage.gateway.app import ROUTES
@@ -145,6 +148,20 @@ def test_a_cap_of_a_key_ends_its_calls_and_no_others(
     assert entry.calls == passed
 
 
+@pytest.mark.parametrize("answers", [128, "128", 128.0])
+def test_a_cap_covers_all_answers_that_a_request_asks_for(
+    gateway: Gateway, player: Player, answers: object
+) -> None:
+    _, secret = gateway.kept.keys.create("small", tokens=Limits(month=5_000))
+    asked = {**ASKED, "max_tokens": 50}
+    many = gateway.ask("/v1/chat/completions", asked | {"n": answers}, headers=bearer(secret))
+    assert many.json()["error"]["code"] == "insufficient_quota"
+    assert player.requests == []
+    for number in (1, None, 0, "many", [2]):
+        one = gateway.ask("/v1/chat/completions", asked | {"n": number}, headers=bearer(secret))
+        assert one.status == 200
+
+
 def test_a_rate_limit_says_when_to_come_back(gateway: Gateway) -> None:
     _, secret = gateway.kept.keys.create("slow", requests_a_minute=2)
     while time.time() % 60 > 50:  # all requests of the test belong to one minute
@@ -153,6 +170,78 @@ def test_a_rate_limit_says_when_to_come_back(gateway: Gateway) -> None:
     assert [each.status for each in answers] == [200, 200, 429]
     assert 0 < int(answers[-1].headers["retry-after"]) <= 60
     assert answers[-1].headers["x-should-retry"] == "true"
+
+
+def loop_body(steps: int = 12, **more: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": loop(steps), **more}
+
+
+def test_a_key_with_a_largest_limit_trims_each_request_to_it(gateway: Gateway, player: Player) -> None:
+    _, secret = gateway.kept.keys.create("small", largest_limit=6_000)
+    _, other = gateway.kept.keys.create("free")
+    told = gateway.ask("/v1/chat/completions", loop_body(), headers=bearer(secret))
+    assert (told.status, told.headers["x-ullage-limit"]) == (200, "6000")
+    assert int(told.headers["x-ullage-tokens"]) <= 6_000 < int(told.headers["x-ullage-tokens-before"])
+    lower = gateway.ask(
+        "/v1/chat/completions", loop_body(), headers={**bearer(secret), "x-ullage-limit": "4000"}
+    )
+    assert lower.headers["x-ullage-limit"] == "4000"
+    free = gateway.ask("/v1/chat/completions", loop_body(), headers=bearer(other))
+    assert "x-ullage-tokens-before" not in free.headers
+    asked = len(player.requests)
+    compacted = gateway.ask(
+        "/v1/responses/compact", {"model": MODEL, "input": "word " * 20_000}, headers=bearer(secret)
+    )
+    assert (compacted.status, compacted.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert len(player.requests) == asked
+
+
+HEADERS = {
+    "limit": ({"largest_limit": 6_000}, {"x-ullage-limit": "6001"}, "at most 6,000 tokens"),
+    "policy": ({"policy_fields": ["max_age"]}, {"x-ullage-policy": "low_water=0.5"}, "It may set max_age"),
+    "none": ({"policy_fields": []}, {"x-ullage-policy": '{"max_age": 3}'}, "It may set none"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_beyond_what_the_key_allows_is_refused_and_nothing_is_sent(
+    gateway: Gateway, player: Player, case: str
+) -> None:
+    rights, headers, words = HEADERS[case]
+    _, secret = gateway.kept.keys.create("strict", **rights)
+    for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
+        body = {"model": MODEL, "messages": ASKED["messages"], "input": "Where?", "max_tokens": 9}
+        told = gateway.ask(path, body, headers={**bearer(secret), **headers})
+        assert (told.status, told.json()["error"]["type"]) == (403, "permission_error")
+        assert words in told.json()["error"]["message"]
+        assert told.headers["x-should-retry"] == "false"
+    assert not player.requests
+    with (
+        openai.OpenAI(api_key=secret, base_url=f"{gateway.url}/v1", default_headers=headers) as client,
+        pytest.raises(openai.PermissionDeniedError, match=words),
+    ):
+        client.responses.create(model=MODEL, input="Where?")
+    asked = {"model": MODEL, "max_tokens": 9, "messages": ASKED["messages"]}
+    with (
+        anthropic.Anthropic(api_key=secret, base_url=gateway.url, default_headers=headers) as client,
+        pytest.raises(anthropic.PermissionDeniedError, match=words),
+    ):
+        client.messages.create(**asked)
+    assert gateway.ask("/v1/chat/completions", ASKED, headers=bearer(secret)).status == 200
+    allowed = {**bearer(secret), "x-ullage-policy": "max_age=3"}
+    status = gateway.ask("/v1/chat/completions", ASKED, headers=allowed).status
+    assert status == (403 if case == "none" else 200)
+
+
+def test_a_limit_in_a_header_holds_for_a_model_with_an_unknown_window(player: Player) -> None:
+    with serving(priced(player.url, window=None)) as gateway:
+        told = gateway.ask(
+            "/v1/chat/completions",
+            {**loop_body(), "model": "nobody-knows"},
+            headers={"x-ullage-limit": "6000"},
+        )
+        assert told.headers["x-ullage-limit"] == "6000"
+        assert int(told.headers["x-ullage-tokens"]) <= 6_000
 
 
 def test_a_revoked_key_is_refused_within_two_seconds(gateway: Gateway) -> None:

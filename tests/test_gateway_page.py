@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +11,9 @@ import pytest
 
 from tests.browser import PHONE, needs_browser, opened
 from tests.gateway import CLAUDE, MODEL, Gateway, chat, priced, serving
-from tests.player import Script, playing, sent_json
+from tests.player import Request, Script, playing, sent_json
 from tests.test_gateway_fitting import loop_chat, loop_messages
-from tests.world import until
+from tests.world import PATIENCE, until
 from ullage.cost.keys import Limits
 
 if TYPE_CHECKING:
@@ -102,6 +104,43 @@ def test_a_conversation_grows_on_an_open_page() -> None:
         tab.check()
 
 
+def test_a_request_is_shown_while_it_is_under_way() -> None:
+    release = threading.Event()
+
+    def answer(_: Request) -> Script:
+        assert release.wait(PATIENCE)
+        return sent_json(UNCOUNTED)
+
+    with (
+        playing(answer) as player,
+        serving(player.url, window=WINDOW) as gateway,
+        opened(gateway.url) as tab,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        wait_live(tab)
+        headers = {"user-agent": f"boat/1{EVIL[:20]}"}
+        asked = thread.submit(gateway.ask, "/v1/chat/completions", loop_chat(2), headers=headers)
+        try:
+            wait_text(tab, "#running li", "under way")
+            wait_text(tab, "#running li", "boat/1")
+            wait_text(tab, "#tiles", "0 refused, 1 under way")
+            assert tab.page.locator("#requests li").count() == 0
+            label = tab.page.locator("#running .gauge").get_attribute("aria-label")
+            assert all(word in label for word in ("tools", "messages", "free"))
+            assert tab.page.evaluate(CONTRAST) == []
+            tab.page.select_option("#filter", "errors")
+            assert tab.page.locator("#running li").count() == 0
+            tab.page.select_option("#filter", "all")
+            assert tab.page.locator("#running li").count() == 1
+        finally:
+            release.set()
+        assert asked.result().status == 200
+        wait_text(tab, "#tiles", "0 refused, 0 under way")
+        wait_text(tab, "#requests li", "boat/1")
+        assert tab.page.locator("#running li").count() == 0
+        tab.check()
+
+
 def test_a_trim_is_shown_with_its_reason_and_its_figures() -> None:
     with playing(sent_json(UNCOUNTED)) as player, serving(player.url, window=WINDOW) as gateway:
         run_loop(gateway, 12)
@@ -113,7 +152,8 @@ def test_a_trim_is_shown_with_its_reason_and_its_figures() -> None:
             wait_text(tab, ".inside .reasons li", "old step of a long loop")
             cells = row.locator("tbody tr").first.locator("td").all_inner_texts()
             assert "tool (read)" in cells[0]
-            assert cells[1] == "steps"
+            assert cells[1] == "step taken out"
+            assert "step taken out × " in row.locator(".badges").inner_text()
             assert int(cells[2].replace(",", "")) > int(cells[3].replace(",", "")) == 0
             wait_text(tab, ".inside p", "Kept 6 of 18 messages, 0 of them in a shorter form")
             assert row.locator("pre").count() == 0
@@ -189,6 +229,22 @@ def test_only_an_admin_key_opens_the_page() -> None:
             tab.page.reload()
             tab.page.wait_for_selector("#login:not([hidden])")
             assert all("401" in each or "403" in each for each in tab.complaints)
+
+
+def test_a_session_is_named_so_that_it_can_be_told_from_others() -> None:
+    with (
+        playing(sent_json(UNCOUNTED)) as player,
+        serving(player.url) as gateway,
+        opened(gateway.url) as tab,
+    ):
+        wait_live(tab)
+        for session in ("session-1", "session-2", "0f" * 16):
+            headers = {"x-session-id": session, "user-agent": "boat/1"}
+            gateway.ask("/v1/chat/completions", loop_chat(1), headers=headers)
+        for name in ("session-1", "session-2", "0f0f0f0f"):
+            wait_text(tab, "#conversations", f"boat/1 · {name}")
+        assert "0f" * 5 not in tab.page.locator("#conversations").inner_text()
+        tab.check()
 
 
 def test_foreign_text_stays_text() -> None:

@@ -6,7 +6,9 @@ import asyncio
 import http.client
 import re
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +19,7 @@ import orjson
 import pytest
 
 from tests.gateway import MODEL, Answered, Gateway, chat, priced, serving
-from tests.player import Script, answered, playing, sent_json
+from tests.player import Request, Script, answered, playing, sent_json
 from tests.test_gateway_fitting import loop_chat
 from tests.world import PATIENCE, until
 from ullage import store
@@ -327,6 +329,15 @@ def test_every_kind_of_change_and_of_refusal_has_words() -> None:
     assert set(re.findall(r'^\s+"?([\w -]+?)"?:', table[1], re.MULTILINE)) == KINDS.keys()
 
 
+def test_reuse_is_known_although_the_history_is_read_again() -> None:
+    with playing(sent_json(USAGE)) as player, serving(player.url) as gateway:
+        for number in (1, 3, 5):  # the upstream counts more than our ceiling
+            gateway.ask("/v1/chat/completions", chat(*["The harbour is full of boats."] * number))
+        requests = state_of(gateway)["requests"]
+    assert [each["reuse"] is None for each in requests] == [True, False, False]
+    assert all(each["prompt"] > each["tokens"] for each in requests[:1])
+
+
 def test_reuse_is_the_share_of_the_request_before() -> None:
     with playing(sent_json(UNCOUNTED)) as player, serving(player.url, window=WINDOW) as gateway:
         for steps in range(1, 13):
@@ -462,6 +473,36 @@ def test_news_come_by_themselves_and_go_on_after_a_pause() -> None:
         with streaming(gateway, 0, {"last-event-id": last}) as stream:
             news = stream.until("news")
         assert (len(news["requests"]), len(news["refusals"])) == (1, 1)
+
+
+def test_a_request_under_way_is_in_the_state_and_in_the_stream() -> None:
+    release = threading.Event()
+
+    def answer(_: Request) -> Script:
+        assert release.wait(PATIENCE)
+        return Script(cut_at=0)  # however it ends, it is under way no longer
+
+    with (
+        playing(answer) as player,
+        serving(player.url) as gateway,
+        ThreadPoolExecutor(1) as thread,
+        streaming(gateway, state_of(gateway)["number"]) as stream,
+    ):
+        assert stream.until("running") == {"number": 0, "shown": []}
+        asked = thread.submit(
+            gateway.ask, "/v1/chat/completions", chat("One"), headers={"user-agent": "boat/1"}
+        )
+        try:
+            running = stream.until("running")
+            state = state_of(gateway)
+        finally:
+            release.set()
+        assert running["number"] == state["running"]["number"] == 1
+        (shown,) = running["shown"]
+        assert (shown["model"], shown["client"], shown["limit"]) == (MODEL, "boat/1", 87_500)
+        assert abs(shown["at"] - time.time()) < PATIENCE
+        assert b"upstream_failed" in asked.result().body
+        assert stream.until("running") == {"number": 0, "shown": []}
 
 
 @pytest.mark.parametrize("after", [0, 99_999_999_999_999])

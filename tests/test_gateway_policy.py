@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from ullage.fitting.body import RequestWindow
-from ullage.gateway.conversations import Conversation, Conversations, Identity
-from ullage.gateway.fenced import rewrite_documents
+from ullage.gateway.conversations import Conversation, Conversations, Identity, weight_of
 from ullage.gateway.fit_policy import POLICY
+from ullage.gateway.quoted_files import rewrite_documents
 from ullage.gateway.upstream_counts import UpstreamCounts
 from ullage.target import Target
 from ullage.tokens import counter_for
@@ -134,9 +134,9 @@ def test_conversations_are_forgotten_by_number_and_by_size() -> None:
     known = Conversations(most=3, most_bytes=1_000)
     counts = UpstreamCounts(Shelf())
 
-    def use(name: str, size: int) -> Conversation:
+    def use(name: str, weight: int) -> Conversation:
         target = Target(model="gpt-5.1", api="openai.chat")
-        return known.get("openai.chat", Identity("", target, LIMIT, name), counts.factor, size=size)
+        return known.get("openai.chat", Identity("", target, LIMIT, name), counts.factor, weight=weight)
 
     first = use("a", 100)
     assert use("a", 200) is first
@@ -162,3 +162,9 @@ def test_the_window_is_filled_although_the_upstream_counts_fewer_tokens() -> Non
         actual.append(counter.text(orjson.dumps(fitted.body["messages"]).decode()).tokens * 3 // 4)
         counts.observe(target, fitted.fitted.estimate, actual[-1])
     assert LIMIT * 0.8 < max(actual[12:]) <= LIMIT
+
+
+def test_many_short_messages_weigh_more_than_their_bytes() -> None:
+    body = {"messages": [{"role": "user", "content": "a"}] * 1_000}
+    assert weight_of(body, "openai.chat", 30_000) > 10 * 30_000
+    assert weight_of({"input": "a"}, "openai.responses", 30_000) == 30_000

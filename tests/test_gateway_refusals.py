@@ -66,6 +66,7 @@ def test_an_overflow_is_a_bad_request_and_is_not_sent(name: str, stream: bool) -
     ):
         ASKS[name](gateway.url, LONG, stream=stream)
     assert player.requests == []
+    assert len(caught.value.request_id) == 32
     if name == "messages":
         assert "prompt is too long: " in str(caught.value)
         assert " tokens > " in str(caught.value)
@@ -91,6 +92,17 @@ def test_a_spent_cap_is_a_rate_limit_that_is_not_tried_again(name: str) -> None:
     assert player.requests == []
     if name != "messages":
         assert caught.value.code == "insufficient_quota"
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_a_wrong_key_is_an_authentication_error_that_is_not_tried_again(name: str) -> None:
+    with playing(Script()) as player, serving(player.url) as gateway:
+        gateway.kept.keys.create("team")
+        with pytest.raises(ERRORS[name].AuthenticationError, match="This key is unknown"):
+            ASKS[name](gateway.url, "Hi")
+        state = gateway.app.metrics.text({})
+    assert f'ullage_refused_total{{api="{_api(name)}",reason="key"}} 1' in state
+    assert player.requests == []
 
 
 @pytest.mark.parametrize("name", ASKS)

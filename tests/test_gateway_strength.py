@@ -8,7 +8,9 @@ import random
 import resource
 import socket
 import struct
+import time
 from contextlib import asynccontextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,7 +21,8 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from tests.gateway import MODEL, Gateway, chat, serving
-from tests.player import Script, answered, playing
+from tests.player import Script, answered, playing, sent_json
+from tests.test_http import closing_server
 from tests.world import PATIENCE
 from ullage.gateway.openapi import document
 
@@ -31,6 +34,7 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(600)]
 STREAMS = int(os.environ.get("ULLAGE_STREAMS", "200"))
 """Streams at once; `make soak` has 1,000."""
 ENDING = answered("Ahoy", 10, 1)
+TEXT = " ".join(f"{number * 7_919 % 1_000_003:x}y" for number in range(700_000))
 
 
 @asynccontextmanager
@@ -248,6 +252,14 @@ def test_damaged_bodies_get_a_refusal(gateway: Gateway, seed: int) -> None:
     assert status == 200 or 400 <= status < 500
 
 
+def test_a_request_on_a_connection_that_the_upstream_has_closed_is_sent_again() -> None:
+    with closing_server(answers=1) as (url, seen), serving(url) as gateway:
+        for _ in range(3):
+            assert gateway.ask("/v1/chat/completions", chat("Where is the harbour?")).status == 200
+        assert sum(entry.calls for entry in gateway.booked()) == 3
+    assert seen == [2, 2, 1]
+
+
 SCHEMA = schemathesis.openapi.from_dict(document())
 
 
@@ -256,3 +268,29 @@ SCHEMA = schemathesis.openapi.from_dict(document())
 def test_every_operation_of_the_document_answers_as_it_says(case: Any, gateway: Gateway) -> None:
     # A form that the gateway does not know is forwarded if it fits: the upstream decides about it.
     case.call_and_validate(base_url=gateway.url, excluded_checks=[negative_data_rejection])
+
+
+# Long work
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {"prompt": TEXT}),
+        ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": f"Count: {TEXT}"}]}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": {"unknown": TEXT}}]}),
+    ],
+)
+def test_a_very_long_text_does_not_stop_other_requests(path: str, body: dict[str, Any]) -> None:
+    with playing(sent_json({}, 404)) as player, serving(player.url, window=4_000) as gateway:
+        gateway.ask("/tokenize", {"model": MODEL, "prompt": "loads the vocabulary"})
+        took: list[float] = []
+        started = time.monotonic()
+        asking = Thread(target=gateway.ask, args=(path, {"model": MODEL, **body}))
+        asking.start()
+        while asking.is_alive():
+            begun = time.monotonic()
+            assert gateway.ask("/healthz").status == 200
+            took.append(time.monotonic() - begun)
+        asking.join()
+    assert max(took) < 0.7 * (time.monotonic() - started)

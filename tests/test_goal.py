@@ -82,8 +82,8 @@ def test_a_goal_is_pursued_until_the_model_says_that_it_is_complete(make: Make) 
     assert second == "[exec output]\n$ cat boats\nseven\n[exit status 0]\n[end of exec output]\n\nGo on."
     assert all(GOAL in ask.messages[0]["content"] for ask in bench.provider.asked)
     shown = bench.out.getvalue()
-    assert "step 1 of 25 · 110 tokens · $0.0004\n" in shown
-    assert "step 2 of 25 · 220 tokens · $0.0007\n" in shown
+    assert "step 1 of 25 · 110 of 200,000 tokens · $0.0004 of $1.00 · 0 of 30 min\n" in shown
+    assert "step 2 of 25 · 220 of 200,000 tokens · $0.0007 of $1.00 · 0 of 30 min\n" in shown
     assert "goal complete after 2 steps: Seven boats." in shown
     assert list(bench.context.meter.slots) == [("gpt-4o", "goal")]
 
@@ -116,7 +116,7 @@ def test_an_answer_that_does_nothing_is_reminded_and_the_third_in_a_row_is_block
 def test_usage_that_nobody_told_is_shown_as_an_estimate(make: Make) -> None:
     bench = make(ScriptedProvider([[Text("GOAL: complete"), Finished("stop")]]))
     bench.pursue()
-    assert re.search(r"step 1 of 20 · ~\d+ tokens", bench.out.getvalue())
+    assert re.search(r"step 1 of 20 · ~\d+ of 200,000 tokens", bench.out.getvalue())
 
 
 def test_a_local_model_costs_nothing_and_no_dollars_are_shown(make: Make) -> None:
@@ -176,7 +176,7 @@ def test_what_was_used_before_the_goal_is_not_held_against_it(make: Make) -> Non
     bench = make(script(DONE), max_tokens=5_000)
     bench.context.add_usage("gpt-4o", Usage(prompt=10_000), cost=Decimal(5))
     assert bench.pursue().reason == "complete"
-    assert "110 tokens · $0.0004" in bench.out.getvalue()
+    assert "110 of 5,000 tokens · $0.0004 of $1.00" in bench.out.getvalue()
 
 
 @dataclass
@@ -331,6 +331,21 @@ def test_a_person_runs_grants_and_declines(make: Make, harbour: Path, person: An
     assert sorted(each.name for each in harbour.iterdir()) == ["boats", "one"]
 
 
+def test_reading_commands_are_offered_once_at_the_start(make: Make, person: Any) -> None:
+    answers = script("CMD: ls\nCMD: cat boats/one 2>&1", "CMD: ls -l", DONE)
+    at = person(("Commands of this goal that only read:", "r"))
+    bench = make(answers, screen=at.screen, confirm="always")
+    assert bench.pursue().reason == "complete"
+    assert (
+        at.out.getvalue().count("run them unasked") == 3
+    )  # the choice, what Enter takes, and the word after the key
+    assert "skipped" not in "".join(bench.said())
+    refusing = person(("Commands of this goal that only read:", "s"), ("$ ls", "s"))
+    bench = make(script("CMD: ls", DONE), screen=refusing.screen, confirm="always", session="other")
+    assert bench.pursue().reason == "complete"
+    assert "[command skipped by the user] ls" in "".join(bench.said())
+
+
 def test_ctrl_c_pauses_and_an_instruction_is_the_next_turn(make: Make, harbour: Path, person: Any) -> None:
     at = person(("paused", "i"), ("instruct> ", "count the masts\n"))
     bench = make(Slow(then=press_ctrl_c, more=[DONE]), screen=at.screen, confirm="destructive")
@@ -374,7 +389,7 @@ def test_ctrl_c_in_an_instruction_takes_it_back_and_the_question_is_there_again(
 def test_without_a_terminal_ctrl_c_stops(make: Make) -> None:
     bench = make(Slow(then=press_ctrl_c))
     assert bench.pursue() == GoalOutcome("stopped", 1, "")
-    assert re.search(r"step 1 of 20 · ~\d+ tokens", bench.out.getvalue())
+    assert re.search(r"step 1 of 20 · ~\d+ of 200,000 tokens", bench.out.getvalue())
     assert bench.context.goal == ""
 
 
@@ -425,7 +440,7 @@ def test_after_a_crash_questions_are_ordinary_until_the_goal_is_taken_up(make: M
     prompts = [ask.messages[0]["content"] for ask in again.provider.asked]
     assert [GOAL in prompt for prompt in prompts] == [False, True, False]
     assert ["the harbour is small" in prompt for prompt in prompts] == [True, False, True]
-    assert list(again.context.meter.slots) == [("gpt-4o", "main"), ("gpt-4o", "goal")]
+    assert list(again.context.meter.slots) == [("gpt-4o", "goal"), ("gpt-4o", "main")]  # the bill is resumed
 
 
 def test_a_goal_whose_model_cannot_be_opened_is_not_set(make: Make) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
 from tests.player import Script, playing, sent_json
+from tests.world import PATIENCE
 from ullage.broker.endpoint import Timeouts
 from ullage.broker.http import Transport
 from ullage.broker.proxy import proxy_for
@@ -155,6 +158,68 @@ def test_a_name_server_that_does_not_answer_holds_nobody_up() -> None:
 
 
 # What comes
+
+
+@contextmanager
+def closing_server(*, answers: int) -> Iterator[tuple[str, list[int]]]:
+    """A server that answers so many requests of each connection, and then closes it when another one comes.
+
+    Yields its address and the number of requests of each connection.
+    """
+    seen: list[int] = []
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                seen.append(0)
+                with connection, connection.makefile("rb") as lines:
+                    while _read_request(lines):
+                        seen[-1] += 1
+                        if seen[-1] > answers:
+                            break
+                        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", seen
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(PATIENCE)
+
+
+def _read_request(lines: BinaryIO) -> bytes:
+    head = b""
+    while (line := lines.readline()) not in (b"", b"\r\n"):
+        head += line
+    size = re.search(rb"(?i)content-length: (\d+)", head)
+    lines.read(int(size[1]) if size else 0)
+    return head
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000])
+def test_a_request_on_a_connection_that_the_server_has_closed_is_sent_again(size: int) -> None:
+    with closing_server(answers=1) as (url, seen):
+
+        async def work(transport: Transport) -> None:
+            for _ in range(3):
+                assert await posted(transport, url, b"x" * size) == b"{}"
+
+        in_transport(work)
+    assert seen == [2, 2, 1]
+
+
+def test_a_request_on_a_new_connection_is_sent_once_although_it_is_closed() -> None:
+    with closing_server(answers=0) as (url, seen):
+
+        async def work(transport: Transport) -> None:
+            with pytest.raises(ProviderError, match="closed the connection before it answered"):
+                await posted(transport, url)
+
+        in_transport(work)
+    assert seen == [1]
 
 
 def test_what_came_before_a_reset_is_handed_on_to_a_reader_that_is_late() -> None:

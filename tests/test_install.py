@@ -75,8 +75,12 @@ def test_uninstalling_removes_the_program_and_nothing_else_and_may_be_repeated(t
     home, link = installed_in(tmp_path)
     beside = tmp_path / "bin" / "other"
     beside.touch()
+    page = tmp_path / "share" / "man" / "man1" / "ullage.1"
+    page.parent.mkdir(parents=True)
+    page.touch()
     done = make("uninstall", tmp_path)
     assert done.returncode == 0, done.stderr
+    assert not page.exists()
     assert not link.is_symlink()
     assert not home.exists()
     assert beside.exists()

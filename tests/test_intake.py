@@ -236,9 +236,9 @@ def test_what_wire_reads_of_another_api_can_be_fitted() -> None:
     ("messages", "text"),
     [
         ({"model": "gpt-4o", "messages": []}, 'not a dict; pass its ["messages"]'),
-        ({"role": "user", "content": "x"}, "must be a list, not a dict"),
+        ({"role": "user", "content": "x"}, "must be a list, not a dict; put the message into a list"),
         (None, "must be a list, not None"),
-        ("Hello", "must be a list, not a str"),
+        ("Hello", "must be a list, not a str; make a message of the text: "),
         (7, "must be a list, not an int"),
         (["Hello"], "a message must be a dict, not a str"),
         ([None], "a message must be a dict, not None"),

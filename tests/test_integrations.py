@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
+import os
+import pickle
 import re
 import subprocess
 import sys
 import threading
 import tomllib
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from scripts.docs import ROOT
 
 from tests.player import Request
 from tests.strict_server import CHAT_TOOL, SYSTEM, TASK, WINDOW, StrictServer, read_page
-from tests.world import environment
+from tests.world import PATIENCE, environment
 from ullage import ConfigurationError, ContextOverflowError, InvalidConversation, fit, fit_request
 from ullage.integrations import fitter as fitters
-from ullage.integrations.fitter import BodyFitter, HistoryFitter, restore, restore_parts
+from ullage.integrations.fitter import BodyFitter, HistoryFitter, restore, restore_parts, run_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MODULES = ROOT / "src" / "ullage" / "integrations"
 HOSTS: dict[str, Any] = tomllib.loads((ROOT / "tests" / "integrations" / "hosts.toml").read_text("utf-8"))
@@ -204,6 +212,106 @@ def test_every_host_has_a_module_a_test_a_section_and_figures() -> None:
         assert results[host]["packages"] == row["packages"], f"run `make integrations HOSTS={host}`"
         assert results[host]["passed"]
     assert results.keys() == HOSTS.keys()
+
+
+# Copies ----------------------------------------------------------------------------------------------
+
+
+def pickled(given: Any) -> Any:
+    """A copy by way of a pickle, as another process gets it."""
+    return pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickled])
+def test_a_fitter_may_be_copied_and_pickled_with_its_host(again: Any) -> None:
+    talk = history(20)
+    fitter = HistoryFitter(model="gpt-4o", limit=3_000)
+    done = fitter.fit(talk)
+    other = again(fitter).fit(talk)
+    assert done.changed
+    assert list(other.messages) == list(done.messages)
+    assert other.limit == 3_000
+    bodies = BodyFitter("openai.chat", limit=3_000)
+    body = {"model": "gpt-4o", "messages": talk}
+    assert again(bodies).fit(body).body == bodies.fit(body).body
+
+
+# The event loop ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _fresh_thread() -> Iterator[None]:
+    """Ends the thread that fits, which otherwise lasts as long as the process."""
+    yield
+    fitters._thread(os.getpid()).shutdown()
+    fitters._thread.cache_clear()
+
+
+async def threads_of(calls: int) -> set[int]:
+    return set(await asyncio.gather(*(run_aside(threading.get_ident) for _ in range(calls))))
+
+
+@pytest.mark.usefixtures("_fresh_thread")
+def test_one_thread_fits_for_an_event_loop_that_goes_on() -> None:
+    gone_on = threading.Event()
+
+    async def run() -> set[int]:
+        waiting = asyncio.create_task(run_aside(gone_on.wait, PATIENCE))
+        await asyncio.sleep(0)
+        gone_on.set()  # the loop would never come here if the call held it up
+        assert await waiting
+        return await threads_of(20)
+
+    (thread,) = asyncio.run(run())
+    assert thread != threading.get_ident()
+
+
+@pytest.mark.usefixtures("_fresh_thread")
+def test_a_call_from_inside_the_thread_does_not_wait_for_the_thread() -> None:
+    def ask_a_model() -> set[int]:
+        return asyncio.run(threads_of(2))
+
+    async def run() -> set[int]:
+        return await asyncio.wait_for(run_aside(ask_a_model), PATIENCE)
+
+    assert asyncio.run(run()) == asyncio.run(threads_of(1))
+
+
+@pytest.mark.usefixtures("_fresh_thread")
+def test_what_runs_aside_sees_the_variables_of_its_task_and_raises_its_errors() -> None:
+    said: ContextVar[str] = ContextVar("said")
+
+    async def run() -> str:
+        said.set("ahoy")
+        with pytest.raises(ZeroDivisionError):
+            await run_aside(divmod, 1, 0)
+        return await run_aside(said.get)
+
+    assert asyncio.run(run()) == "ahoy"
+
+
+FORKED = """
+import asyncio, os, warnings
+from ullage.integrations.fitter import run_aside
+warnings.simplefilter("ignore")
+asyncio.run(run_aside(len, "abc"))
+child = os.fork()
+assert asyncio.run(run_aside(len, "abc")) == 3
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_has_a_thread_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        env=environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # The server ------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import string
 import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.postgres import emptied_url
+from tests.postgres import emptied_url, schema_url, server
+from tests.postgres import run as run_statement
 from tests.world import BIN, environment
 from ullage import store
 from ullage.cost import Ledger, MemoryBook, Prices
@@ -76,6 +78,8 @@ def test_a_key_is_found_by_its_secret_with_all_that_it_allows(kept: Store) -> No
         dollars=Limits(day=Decimal("0.1"), total=Decimal(20)),
         tokens=Limits(month=10**9),
         requests_a_minute=60,
+        largest_limit=30_000,
+        policy_fields=["low_water", "max_age"],
         may_recall=True,
         is_admin=True,
         expires=2e10,
@@ -85,6 +89,37 @@ def test_a_key_is_found_by_its_secret_with_all_that_it_allows(kept: Store) -> No
     assert kept.keys.exist()
     assert made.secret.startswith(f"ullage-{made.key.id}-")
     assert made.key.dollars == Limits(Decimal("0.1"), None, Decimal(20))
+    assert (made.key.largest_limit, made.key.policy_fields) == (30_000, ("max_age", "low_water"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_key_of_an_earlier_version_may_ask_for_what_it_could_before(kind: str, tmp_path: Path) -> None:
+    with schema_url() if kind == "postgres" else nullcontext(str(tmp_path / "ullage.db")) as place:
+        with store.open(place) as kept:
+            made = kept.keys.create("laptop", models=["gpt-4o*"], requests_a_minute=5)
+        write_earlier_keys(place)
+        with store.open(place) as kept:
+            assert kept.keys.get(made.secret) == made.key
+            strict = kept.keys.create("intern", largest_limit=1_000, policy_fields=[])
+        with store.open(place) as kept:  # the step ran once
+            assert kept.keys.get(strict.secret) == strict.key
+
+
+def write_earlier_keys(place: str) -> None:
+    """Turns a store into one of the version before keys had a say about headers."""
+    if place.startswith("postgres"):
+        schema = place.rpartition("=")[2]
+        without = "(rules::jsonb - 'largest_limit' - 'policy_fields')::text"
+        run_statement(
+            server().get_uri(),
+            f"UPDATE {schema}.keys SET rules = {without}; UPDATE {schema}.ullage_version SET number = 6",  # noqa: S608 - our own name
+        )
+        return
+    connection = sqlite3.connect(place)
+    connection.execute("UPDATE keys SET rules = json_remove(rules, '$.largest_limit', '$.policy_fields')")
+    connection.execute("PRAGMA user_version = 13")
+    connection.commit()
+    connection.close()
 
 
 def test_a_secret_has_256_random_bits_and_is_stored_nowhere(tmp_path: Path) -> None:
@@ -174,6 +209,9 @@ def test_a_rotated_key_keeps_its_id_and_its_old_secret_for_the_grace(kept: Store
         ({"dollars": Limits(day=Decimal(-1))}, "a cap in dollars"),
         ({"tokens": Limits(day=-1)}, "a cap in tokens"),
         ({"requests_a_minute": 1.5}, "requests_a_minute"),
+        ({"largest_limit": -1}, "the largest limit"),
+        ({"largest_limit": 0}, "at least 1 token"),
+        ({"policy_fields": ["anchors"]}, "cannot set 'anchors'"),
     ],
 )
 def test_what_no_key_can_have_is_refused_and_nothing_is_made(
@@ -401,6 +439,11 @@ def test_the_command_makes_lists_rotates_and_revokes(tmp_path: Path) -> None:
         "--tokens",
         "1,000",
         "--recall",
+        "--largest-limit",
+        "30,000",
+        "--policy-fields",
+        "max_age",
+        "low_water",
     )
     secret = made.stdout.strip()
     with store.open(path) as kept:
@@ -408,14 +451,22 @@ def test_the_command_makes_lists_rotates_and_revokes(tmp_path: Path) -> None:
     assert (found.dollars, found.tokens) == (Limits(day=Decimal(2)), Limits(total=1_000))
     assert (found.may_recall, found.is_admin) == (True, False)
     listed = run(path, "list").stdout
-    for words in ("intern", "gpt-4o*", "$2 a day, 1,000 tokens in all, recall", "valid"):
+    allows = "$2 a day, 1,000 tokens in all, 30,000 tokens a request, policy: max_age low_water, recall"
+    for words in ("intern", "gpt-4o*", allows, "valid"):
         assert words in listed
+    told = json.loads(run(path, "list", "--json").stdout)
+    assert (told["largest_limit"], told["policy_fields"]) == (30_000, ["max_age", "low_water"])
+    strict = json.loads(run(path, "create", "strict", "--policy-fields", "none", "--json").stdout)
+    assert strict["policy_fields"] == []
+    assert "policy: none" in run(path, "list").stdout
+    run(path, "revoke", "strict")
     assert secret not in listed
     new = json.loads(run(path, "rotate", "intern", "--grace", "1h", "--json").stdout)["secret"]
     with store.open(path) as kept:
         assert kept.keys.get(new).id == kept.keys.get(secret).id
     assert run(path, "revoke", "intern").returncode == 0
-    assert json.loads(run(path, "list", "--json").stdout)["revoked"] is not None
+    for line in run(path, "list", "--json").stdout.splitlines():
+        assert json.loads(line)["revoked"] is not None
     with store.open(path) as kept:
         assert kept.keys.find(new) is None
 
@@ -425,6 +476,9 @@ def test_the_command_makes_lists_rotates_and_revokes(tmp_path: Path) -> None:
     [
         ["create", "x", "--dollars", "-1"],
         ["create", "x", "--expires", "soon"],
+        ["create", "x", "--largest-limit", "0"],
+        ["create", "x", "--policy-fields", "all", "none"],
+        ["create", "x", "--policy-fields", "trim_strategy"],
         ["revoke", "nobody"],
         ["rotate", "x"],
     ],

@@ -28,7 +28,7 @@ from ullage.context import Context
 from ullage.cost import Ledger
 from ullage.errors import StoreError
 from ullage.patience import Busy, Limit, current_limit, limit_waiting, patiently, to_the_end
-from ullage.store.locks import SUFFIX
+from ullage.store.sqlite.locks import SUFFIX
 from ullage.testing import ScriptedProvider
 from ullage.turn import Client, Settled
 from ullage.usage import Usage

@@ -19,7 +19,7 @@ from ullage.cost.report import as_table, report
 from ullage.errors import BudgetExceeded
 from ullage.testing import ScriptedProvider
 from ullage.turn import Client, Settled
-from ullage.turn.plausibility import OwnCount, believable
+from ullage.turn.counts import OwnCount, believable
 from ullage.usage import Usage, detail
 
 OWN = OwnCount(prompt=1_000, ceiling=1_100, completion=300, max_output=500)

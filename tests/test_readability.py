@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import random
 import re
+import time
 
 import pytest
 
 import ullage
-from ullage.fitting.digest import EMPTY, Taken, absorb, write
-from ullage.fitting.facts import ROWS, find
+from ullage.fitting.block import read_block, write_lines
+from ullage.fitting.digest import EMPTY, MOST_ALIKE, SHAPES, Taken, absorb, parse, write
+from ullage.fitting.facts import ROWS, Kind, find
 from ullage.fitting.outputs import pairs, words
 from ullage.fitting.shorten import cut_middle
-from ullage.fitting.talk import LEAST, information, read_speech, sentences
+from ullage.fitting.talk import LEAST, information, is_standing, read_speech, sentences
 from ullage.messages import split_digest
+from ullage.text import DIGEST_CLOSE, DIGEST_OPEN
 
 SUBJECTS = ["worker", "queue", "shard", "cache", "socket", "ledger", "parser", "branch", "index", "batch"]
 
@@ -331,3 +334,179 @@ def test_marks_of_headings_and_lists_are_no_part_of_a_sentence() -> None:
 
 def test_a_speaker_is_known_by_the_name_before_two_blanks() -> None:
     assert read_speech("James:  The dog is called Ned since March.")[0].speaker == "James"
+
+
+def filler(count: int) -> list[dict[str, str]]:
+    """Small talk of which each turn has something to tell."""
+    dice = random.Random(count)  # noqa: S311 - talk, not a secret
+    talk = []
+    for _ in range(count):
+        talk.append(
+            {"role": "user", "content": f"The {dice.choice(SUBJECTS)} of Larkham has number {dice.random()}."}
+        )
+        talk.append(
+            {
+                "role": "assistant",
+                "content": f"Larkham keeps each {dice.choice(SUBJECTS)} beside a river mill.",
+            }
+        )
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("I am allergic to hazelnuts.", "hazelnuts"),
+        ("My son can't have dairy.", "dairy"),
+        ("Please remember that deploy_token=QX-4417-ZULU.", "QX-4417-ZULU"),
+        ("Ich bin gegen Haselnüsse allergisch.", "Haselnüsse"),
+        ("Soy alérgica al marisco.", "marisco"),
+        ("Je préfère le train de nuit.", "train de nuit"),
+        ("У меня аллергия на мёд.", "мёд"),
+        ("عندي حساسية من السمسم.", "السمسم"),
+        ("我对花生过敏，请记住。", "花生"),
+        ("私は卵アレルギーがあります。", "卵"),
+    ],
+)
+def test_what_holds_until_the_end_outlives_two_hundred_turns(said: str, kept: str) -> None:
+    talk = [
+        {"role": "user", "content": "Hello there"},
+        {"role": "assistant", "content": "Hello, how can I help?"},
+        {"role": "user", "content": said},
+        {"role": "assistant", "content": "Noted."},
+        *filler(100),
+        {"role": "user", "content": "What shall we do on Sunday?"},
+    ]
+    fitted = ullage.fit(talk, "gpt-4o", limit=500, policy=ullage.FitPolicy(recall_share=0))
+    assert kept in split_digest(fitted.messages[0]["content"])[1]
+
+
+def test_a_question_about_an_allergy_does_not_hold_until_the_end() -> None:
+    assert is_standing("I am allergic to nuts.")
+    assert not is_standing("Are you allergic to nuts?")
+
+
+def test_lines_that_differ_only_in_their_numbers_are_quoted_a_few_times() -> None:
+    said = [
+        Taken("user", f"The nightly import number {number} of the harbour ended.", number)
+        for number in range(40)
+    ]
+    block, _ = write(absorb(EMPTY, said), 2_000, tokens, steady=False)
+    assert block.count("nightly import") == SHAPES
+
+
+def test_results_of_different_calls_are_all_kept_though_they_are_numbers() -> None:
+    calls = [("calculate", json.dumps({"expression": f"{at} * 412.50"})) for at in range(8)]
+    taken = [Taken("tool", f"{412.5 * at} EUR", at, call=call) for at, call in enumerate(calls)]
+    block, _ = write(absorb(EMPTY, taken), 2_000, tokens, steady=False)
+    assert block.count(" EUR") == len(calls)
+
+
+def test_a_long_list_of_bare_numbers_is_cut() -> None:
+    calls = [
+        Taken("assistant", "", at, calls=(("read", json.dumps({"path": "src/cask.py", "offset": 11 * at})),))
+        for at in range(1, 60)
+    ]
+    block, _ = write(absorb(EMPTY, calls), 2_000, tokens, steady=False)
+    numbers = re.search(r"offset=([\d, ]+)", block)
+    assert numbers is not None
+    assert numbers[1].count(",") < MOST_ALIKE[Kind.DETAIL]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Die Feier ist am 14. Juni im Anker. Komm bald!",
+            ["Die Feier ist am 14. Juni im Anker.", "Komm bald!"],
+        ),
+        ("Ask Dr. Lee or J. Smith. They know.", ["Ask Dr. Lee or J. Smith.", "They know."]),
+        ("मैं बीजिंग जाऊंगा। मौसम कैसा है?", ["मैं बीजिंग जाऊंगा।", "मौसम कैसा है?"]),
+        ("هل لديكم غرفة؟ أريد غرفتين.", ["هل لديكم غرفة؟", "أريد غرفتين."]),
+        ("It was I. Then she left.", ["It was I.", "Then she left."]),
+    ],
+)
+def test_a_sentence_ends_at_its_end(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Date: Wed, 5 Mar 2025 09:12:44 +0100",
+        "chat started at 2024-05-21 15:46:38",
+        "(91)",
+        "drwxr-xr-x 2 root root 4096 Jul 17 01:31 .",
+        "Here are the updated blocks for the harbour:",
+        "Add, Abs, Chi, Ci, CosineTransform, Dict,",
+    ],
+)
+def test_moments_rows_and_headings_are_no_statements(line: str) -> None:
+    told = [each.sentence for each in read_speech(f"The mill of Larkham burned down.\n{line}")]
+    assert told == ["The mill of Larkham burned down."]
+
+
+def test_an_answer_with_a_date_is_kept() -> None:
+    assert (
+        read_speech("We meet on Wednesday, 5 March 2025.")[0].sentence
+        == "We meet on Wednesday, 5 March 2025."
+    )
+
+
+def test_what_is_counted_at_the_head_of_a_text_is_no_speaker() -> None:
+    assert read_speech("Tokens: 20,069 sent, 400 received.")[0].speaker == ""
+    assert read_speech("Ada: The dog is called Ned.")[0].speaker == "Ada"
+
+
+def test_code_in_a_fence_is_no_sentence_of_the_assistant() -> None:
+    text = "I renamed the harbour module.\n```python\nresult = Harbour(setup=make_setup)\n```\nIt passes."
+    said = [
+        value
+        for kind, _, _, value in find(Taken("assistant", text, 1))
+        if kind in {Kind.REPORTED, Kind.STATED}
+    ]
+    assert "I renamed the harbour module." in said
+    assert not any("Harbour(" in each for each in said)
+
+
+@pytest.mark.parametrize("word", ["and/or", "True/False", "his/her", "s/old/new"])
+def test_words_that_a_slash_separates_are_no_path(word: str) -> None:
+    assert words(f"use {word} here, see src/cask/fold and docs/api") == ["src/cask/fold", "docs/api"]
+
+
+def test_an_escaped_mark_of_an_address_is_no_part_of_a_word() -> None:
+    assert words("see https://a.example/w/300%2C171700%2C1400 now") == ["https://a.example/w/300"]
+
+
+def test_a_common_word_before_a_colon_is_no_name() -> None:
+    assert pairs("Reset at: 262a505 and commit: e229b73 of it") == [("commit", "e229b73")]
+
+
+def test_paths_below_one_folder_share_it() -> None:
+    folder = "/srv/code/larkham/packages/agent"
+    paths = [f"{folder}/src/core/index.ts", f"{folder}/docs/refactor.md", f"{folder}/test/a/b.test.ts"]
+    lines = list(write_lines("edit()", [("path", each) for each in paths]))
+    assert len(lines) == 1
+    assert lines[0].count(folder) == 1
+    assert [value for _, items in read_block(f"> {lines[0]}")[1] for _, value in items] == paths
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_list_of_any_values_is_read_as_it_was_written(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - names, not secrets
+    folders = ["/srv/code/larkham/packages", "/srv/code/larkham/packages/agent", "src", "/srv/code/other"]
+    values = list(
+        dict.fromkeys(
+            f"{dice.choice(folders)}/{dice.choice(SUBJECTS)}.{dice.choice(['py', 'ts'])}" for _ in range(9)
+        )
+    )
+    text = "\n".join(f"> {line}" for line in write_lines("f()", [("path", each) for each in values]))
+    assert [value for _, items in read_block(text)[1] for _, value in items] == values
+
+
+def test_a_block_of_long_foreign_lines_is_read_in_little_time() -> None:
+    long = "a" * 20_000
+    block = f"{DIGEST_OPEN}\n> f(): a={long} b, {long} c\n{DIGEST_CLOSE}"
+    before = time.process_time()
+    parse(block)
+    assert time.process_time() - before < 2

@@ -202,4 +202,18 @@ def test_an_index_ranks_by_rare_words_first() -> None:
     ):
         index.add(place, text)
     (_, best), *_ = index.rank(stems("Skagen boat"))
-    assert index.passages[best].text == "the crane of Skagen"
+    assert index.position(best) == (2, 0), "the crane of Skagen"
+
+
+def test_a_text_that_was_said_often_is_quoted_once() -> None:
+    talk: list[dict[str, Any]] = []
+    for number in range(120):
+        boat = f"Boat {number} came in at noon."
+        said = "The harbour crane of Skagen failed." if number % 20 == 5 else boat
+        talk += [
+            {"role": "user", "content": said},
+            {"role": "assistant", "content": f"Noted, entry {number}."},
+        ]
+    talk.append({"role": "user", "content": "What happened to the crane of Skagen?"})
+    block = split_recalled(ullage.fit(talk, "gpt-4o", limit=700).messages[-1]["content"])[0]
+    assert block.count("The harbour crane of Skagen failed.") == 1

@@ -62,7 +62,7 @@ terse = "Answer in a line."
 
 [context]
 reserved_output = 500
-token_budget = "none"
+token_budget = "auto"
 
 [context.compress]
 keep_turns = 2

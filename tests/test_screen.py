@@ -780,6 +780,25 @@ def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -
     child.close()
 
 
+def test_a_line_of_choices_ends_between_two_of_them() -> None:
+    asking = ASKING.replace('"s": "skip"', '"a": "always in this folder", "s": "skip"')
+    child = pexpect.spawn(
+        sys.executable,
+        ["-c", asking],
+        encoding="utf-8",
+        timeout=PATIENCE,
+        echo=False,
+        dimensions=(20, 40),
+    )
+    child.expect("ready ")
+    child.send("\n")
+    child.expect("→ ")
+    plain = re.sub(r"\x1b\[[\d;]*m", "", child.before)
+    assert plain.splitlines()[-2:] == ["  [r] run [a] always in this folder", "  [s] skip "]
+    child.send("s")
+    child.close(force=True)
+
+
 STREAMING = """
 import sys, time
 from rich.console import Console

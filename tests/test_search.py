@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +13,18 @@ from hypothesis import strategies as st
 from tests.backends import BACKENDS, QUICK
 from ullage import FitPolicy, store
 from ullage.context import Context, Event, answer_recall
-from ullage.context.excerpt import SHORT_CHARS, find_words, shorten_beside, take_excerpt
 from ullage.context.journal import MemoryJournal
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE
-from ullage.context.search import Said, explain_nothing, index_forms, read_query
+from ullage.context.search import (
+    SHORT_CHARS,
+    Said,
+    explain_nothing,
+    find_words,
+    index_forms,
+    read_query,
+    shorten_beside,
+    take_excerpt,
+)
 from ullage.fitting.pieces import letters_of
 from ullage.messages import result_message
 from ullage.text import RECALL_CLOSE, RECALL_OPEN
@@ -260,7 +269,7 @@ def test_every_journal_gives_the_same_hits_in_the_same_order(
 
 
 def test_the_forms_of_words_are_those_of_the_store() -> None:
-    """If this fails, add a step to store.migrations that indexes again, as index_turns does."""
+    """If this fails, add a step to store.sqlite.migrations that indexes again, as index_turns does."""
     text = (
         "The parsers FAILED in naïve cafés: E4017 at src/ullage/book.py, 樱花酒店 ชาวโลก running studies.\n"
         * 40
@@ -395,3 +404,11 @@ def test_an_answer_without_hits_says_what_to_try(arguments: dict[str, str]) -> N
     answer = conversation().answer_recall(arguments)
     assert answer.startswith("error: ")
     assert any(advice in answer for advice in ("Name a person", "Try other words", "quote less"))
+
+
+@pytest.mark.parametrize("mark", ['"', "“", "„", "«", "「", "a”"])
+def test_marks_without_an_end_are_read_in_little_time(mark: str) -> None:
+    before = time.process_time()
+    read_query(mark * 60_000)
+    assert time.process_time() - before < 1
+    assert read_query('who said "blue boat" or «red sail»?').phrases == ("blue boat", "red sail")

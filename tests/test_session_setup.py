@@ -135,7 +135,12 @@ def test_the_options_are_taken_by_what_they_are_for(tmp_path: Path) -> None:
     settings = read(tmp_path, WHOLE + "\n[goal]\nmax_steps = 1\n")
     fast = settings.models["fast"]
     limits = ModelLimits(
-        target=Target(model="fast"), window=fast.window, reserved_output=None, tokenizer=None, factor=NEUTRAL
+        target=Target(model="fast"),
+        token_budget=None,
+        window=fast.window,
+        reserved_output=None,
+        tokenizer=None,
+        factor=NEUTRAL,
     )
     options, meter = context_options(settings, fast), meter_for(settings)
     context = resume_context("s", MemoryJournal(), options, limits, meter=meter)

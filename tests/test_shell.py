@@ -20,10 +20,12 @@ import pytest
 from tests import world
 from tests.llama import needs_local
 from tests.player import Player, Request, Script, answered, playing, sent_json, streamed
-from tests.terminal import CTRL_C, CTRL_D, PROGRAM, Terminal, opened
+from tests.terminal import CTRL_C, CTRL_D, PROGRAM, PROMPT, Terminal, opened
 from ullage import store
 from ullage.context import Context
+from ullage.session.saved_talks import FOLLOW_UP
 from ullage.shell.commands import COMMANDS
+from ullage.shell.spinner import FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +39,7 @@ STALLING = answered("Seven boats.")
 SCRIPTS = {
     "suggest one": Script(body=answered("Look:\n\nCMD: echo sug''gested\n")),
     "suggest two": Script(body=answered("Look:\n\nCMD: echo one\nCMD: echo two\n")),
+    "suggest a pause": Script(body=answered("Wait:\n\nCMD: echo be''gun; sleep 1\n")),
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
     "trickle": Script(body=answered("Seven boats are at the quay. " * 3_000), piece=60, pause=0.004),
@@ -111,7 +114,7 @@ def last_session(folder: Path) -> str:
 def test_a_line_is_run_or_asked_and_the_user_can_tell_which(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     with playing(play) as player, shell(tmp_path, player) as terminal:
-        assert "openai/gpt-4o answers" in terminal.text
+        assert "model: openai/gpt-4o" in terminal.text
         assert terminal.do("echo hel''lo") == "hello"
         assert terminal.do("(exit 3)") == "exit status 3"
         terminal.do("cd inner && tide=low")
@@ -144,7 +147,10 @@ def test_an_answer_is_shown_as_it_comes(tmp_path: Path) -> None:
         assert "three" not in terminal.text
         terminal.press("echo la''ter\r")
         screen = terminal.wait("\nlater\n")
-        assert screen.startswith("> ?be slow\nSlowly, one two three.\n> echo la''ter\nlater\n")
+        asked, _, ran = screen.partition("\n")[2].partition("\n")
+        assert screen.splitlines()[0].endswith("> ?be slow")
+        assert asked == "Slowly, one two three."
+        assert ran.partition("$ ")[2].startswith("echo la''ter\nlater\n")
 
 
 def test_an_answer_cannot_steer_the_terminal(tmp_path: Path) -> None:
@@ -160,7 +166,8 @@ def test_an_answer_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 
 def test_what_left_the_window_is_told_below_the_answer_and_can_be_recalled(tmp_path: Path) -> None:
-    with playing(play) as player, shell(tmp_path, player) as terminal:
+    small = {"ULLAGE_CONTEXT_TOKEN_BUDGET": "4096"}
+    with playing(play) as player, shell(tmp_path, player, **small) as terminal:
         for place in range(3):
             terminal.do(f"seq {place}1000 {place}1900")
             shown = terminal.do("?what now").splitlines()
@@ -194,19 +201,21 @@ def test_help_tells_of_every_command_with_an_example(tmp_path: Path) -> None:
             told = f":{name} {command.usage}".strip() + f" {command.help}. Example: {command.example}"
             assert told in " ".join(listed.split())
         assert terminal.do("/help") == listed
-        assert terminal.do("/help cost").splitlines()[0] == ":cost [detail|reset]"
+        assert terminal.do("/help cost").splitlines()[0] == ":cost [detail|days|reset]"
         assert not questions(player)
 
 
 def test_the_conversation_is_shown_measured_taken_back_and_exported(tmp_path: Path) -> None:
     with playing(play) as player, shell(tmp_path, player) as terminal:
         assert terminal.do(":history") == "nothing has been said yet"
+        assert terminal.do(":cost") == "$0: no question was asked yet in this conversation"
+        assert "no price" not in terminal.ready()
         terminal.do("?one question")
         terminal.do("?another question")
         shown = terminal.do(":context")
-        assert re.search(r"[\d,]+ of [\d,]+ tokens \(\d+%\)", shown)
+        assert re.search(r"~[\d,]+ of 111,616 tokens \(<1%\)", shown)
         for block in ("system", "tools", "turns", "free"):
-            assert re.search(rf"^  █ {block} +[\d,]+ +\d+%$", shown, re.MULTILINE)
+            assert re.search(rf"^  █ {block} +[\d,]+ +<?\d+%$", shown, re.MULTILINE)
 
         assert re.fullmatch(r"\$0\.\d+ for 82 prompt and 6 completion tokens", terminal.do(":cost"))
         detailed = terminal.do(":cost detail").splitlines()
@@ -223,7 +232,18 @@ def test_the_conversation_is_shown_measured_taken_back_and_exported(tmp_path: Pa
         assert terminal.do(":undo") == "2 turns taken back"
         assert "another question" not in terminal.do(":history")
         assert re.fullmatch(r"[\d,]+ tokens saved; .*", terminal.do(":compact"))
-        assert terminal.do(":reset").startswith("the conversation is empty now")
+        terminal.type(":reset")
+        terminal.wait("empty this conversation of 2 turns?")
+        terminal.press("\r")
+        assert terminal.done().endswith("→ keep it\nnothing was changed")
+        terminal.type(":reset")
+        terminal.wait("[r] empty it [s] keep it · Enter: keep it")
+        terminal.press("r")
+        assert "the conversation is empty now" in terminal.done()
+        assert terminal.do(":history") == "nothing has been said yet"
+        assert terminal.do(":undo") == "the reset is taken back: 2 turns"
+        assert "one question" in terminal.do(":history")
+        assert terminal.do(":undo") == "2 turns taken back"
         assert terminal.do(":undo") == "there is nothing to take back"
     assert "## assistant\n\nSeven **boats** are at the quay.\n" in (tmp_path / "talk.md").read_text()
     assert [each["role"] for each in json.loads((tmp_path / "talk.json").read_text())][:2] == [
@@ -261,7 +281,11 @@ def test_a_conversation_and_a_preference_outlive_the_shell(tmp_path: Path) -> No
         with shell(tmp_path, player) as terminal:
             assert terminal.do(":rolling-context").startswith("nothing is trimmed")
             assert session[:12] in terminal.do(":sessions")
-            assert terminal.do(f":resume {session[:8]}") == "conversation resumed: 2 turns"
+            assert terminal.do(f":resume {session[:8]}").splitlines() == [
+                "conversation resumed: 2 turns",
+                "> the first question",
+                TALK,
+            ]
             terminal.do("?the second question")
         assert questions(player)[-1] == ["the first question", "the second question"]
         with shell(tmp_path, player, "--resume", session[:8]) as terminal:
@@ -278,7 +302,7 @@ def test_two_shells_cannot_go_on_with_the_same_conversation_unnoticed(tmp_path: 
         with shell(tmp_path, player, "--resume", session) as there:
             there.do("?a question from there")
         assert "was continued elsewhere" in " ".join(here.do("?a question from here").split())
-        assert here.do(f":resume {session}") == "conversation resumed: 4 turns"
+        assert here.do(f":resume {session}").startswith("conversation resumed: 4 turns\n")
         assert here.do("?a question from here") == "Seven boats are at the quay."
 
 
@@ -305,7 +329,9 @@ def test_what_an_answer_uses_is_told_below_it_while_it_comes(tmp_path: Path) -> 
         terminal.type("?stall")
         shown = terminal.wait(" out · ")
         row = next(line for line in shown.splitlines() if " out · " in line)
-        assert re.fullmatch(r"openai/gpt-4o ~\d+/4.1k ~\d+% (?:no price )?· ~\d+ out · \d+ s", row), row
+        assert re.fullmatch(
+            rf"(?:[{FRAMES}] )?openai/gpt-4o [█·]·{{9}} ~\d+/112k ~<1% · ~\d+ out · \d+ s", row
+        ), row
         terminal.wait("Seven")
         terminal.wait(" · 1 s")
         terminal.press(CTRL_C)
@@ -326,19 +352,22 @@ def test_a_suggested_command_runs_only_as_the_user_says(tmp_path: Path) -> None:
             terminal.press(key)
             return terminal.done()
 
-        assert suggest("suggest one", "r", offer).endswith("\nsuggested")
+        went_on = (
+            "\nsuggested\nthe model goes on with the results; Ctrl-C stops it\nSeven boats are at the quay."
+        )
+        assert suggest("suggest one", "r", offer).endswith(went_on)
         assert "\nsuggested" not in suggest("suggest one", "s", offer)
 
         terminal.type("?suggest one")
         terminal.wait("[a] always")
         terminal.press("e")
-        terminal.wait("> !echo sug''gested")
+        terminal.wait("edit> echo sug''gested")
         terminal.press(" by hand\r")
         terminal.wait("\nsuggested by hand\n")
         terminal.ready()
 
-        assert suggest("suggest one", "a", offer).endswith("\nsuggested")
-        assert terminal.do("?suggest one").endswith("\nsuggested")
+        assert suggest("suggest one", "a", offer).endswith(went_on)
+        assert terminal.do("?suggest one").endswith(went_on)
 
         terminal.type("?suggest a deletion")
         shown = terminal.wait("[s] skip")
@@ -366,18 +395,47 @@ def test_a_suggested_command_runs_only_as_the_user_says(tmp_path: Path) -> None:
         assert not (tmp_path / "old").exists()
 
 
-def test_every_command_that_is_to_be_edited_comes_back_in_its_turn(tmp_path: Path) -> None:
+def test_a_command_is_edited_in_its_place_and_the_model_goes_on_with_the_results(tmp_path: Path) -> None:
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.type("?suggest two")
         terminal.wait("echo one\n  [r] run")
         terminal.press("e")
+        terminal.wait("edit> echo one")
+        terminal.press(" and a half\r")
+        terminal.wait("\none and a half\n")
         terminal.wait("echo two\n  [r] run")
-        terminal.press("e")
-        terminal.wait("> !echo one")
+        terminal.press("r")
+        assert terminal.done().endswith("Ctrl-C stops it\nSeven boats are at the quay.")
+        results = questions(player)[-1][-1]
+        assert results.index("one and a half\n[exit status 0]") < results.index("$ echo two\ntwo\n")
+        assert results.endswith(FOLLOW_UP)
+
+
+def test_ctrl_c_at_an_offer_stops_the_rest_and_nothing_is_sent(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?suggest two")
+        terminal.wait("echo one\n  [r] run")
+        terminal.press("r")
+        terminal.wait("echo two\n  [r] run")
+        terminal.press(CTRL_C)
+        assert terminal.done().endswith("stopped; the results are sent with your next question")
+        assert len(questions(player)) == 1
+        terminal.do("?what now")
+        sent = questions(player)[-1][-1]
+        assert "$ echo one\none\n" in sent
+        assert "[command skipped by the user] echo two" in sent
+
+
+def test_an_empty_line_that_is_typed_meanwhile_stops_the_follow_ups(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?suggest a pause")
+        terminal.wait("[r] run")
+        terminal.press("r")
+        terminal.wait("\nbegun\n")
         terminal.press("\r")
-        terminal.wait("> !echo two")
-        terminal.press("\r")
-        terminal.wait("\ntwo\n")
+        terminal.wait("stopped; the results are sent with your next question")
+        terminal.ready()
+        assert len(questions(player)) == 1
 
 
 def test_what_is_typed_while_a_command_runs_is_done_next(tmp_path: Path) -> None:
@@ -390,16 +448,47 @@ def test_what_is_typed_while_a_command_runs_is_done_next(tmp_path: Path) -> None
         assert "\nfirst\n" in terminal.text
 
 
+def test_lines_that_are_typed_ahead_run_in_their_order_and_are_remembered(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("true")
+        wait = "until test -e go; do sleep 0.02; done"
+        terminal.press(f"echo 1 >>did; {wait}\recho 2 >>did\r")  # the prompt reads both at once
+        assert world.until((tmp_path / "did").exists)
+        terminal.press("echo 3 >>did; rm go\recho 4 >>did\rhalf a")  # the command that runs reads these
+        (tmp_path / "go").touch()
+        assert world.until(lambda: "4" in (tmp_path / "did").read_text())
+        terminal.wait("> half a")
+        assert (tmp_path / "did").read_text().split() == list("1234")
+        assert "+echo 3 >>did; rm go\n" in (tmp_path / "history").read_text()
+
+
+def test_keys_that_are_pressed_while_the_model_is_opened_are_not_shown_until_they_are_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".bashrc").write_text("until test -e go; do sleep 0.02; done\n")
+    with playing(play) as player:
+        env = environment(tmp_path, player)
+        with opened(*options(tmp_path), env=env, cwd=tmp_path) as terminal:
+            terminal.wait(PROMPT)
+            terminal.press("echo on''e\r")
+            terminal.wait("opening the model openai/gpt-4o · 0 s")
+            terminal.press("echo tw''o\r")
+            assert "tw''o" not in terminal.wait("opening the model openai/gpt-4o · 1 s")
+            (tmp_path / "go").touch()
+            terminal.wait("\ntwo\n")
+
+
 def test_a_command_line_that_bash_would_go_on_reading_goes_on(tmp_path: Path) -> None:
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.do("echo rea''dy")  # bash is asked as soon as the shell is open
         terminal.press("for n in 1 2; do\r")
-        terminal.wait("\n.\n")
+        terminal.wait(" .\n")
         terminal.press("echo b''oat $n; done\r")
         terminal.wait("\nboat 2\n")
         terminal.ready()
         terminal.press("cat <<EOF\r")
-        terminal.wait("\n> cat <<EOF\n.\n")
+        begun = re.compile(r"\$ cat <<EOF\n +\.\n")
+        terminal.wait_until(lambda: begun.search(terminal.text) is not None, "the next line")
         terminal.press("he''ron\rEOF\r")
         terminal.wait("\nhe''ron\n")
     assert questions(player) == []
@@ -439,7 +528,7 @@ def test_a_tool_that_calls_itself_read_only_is_said_to_and_asks_all_the_same(tmp
     with playing(play_tide) as player, shell(tmp_path, player) as terminal:
         terminal.do(f":mcp connect harbour {sys.executable} {server} stdio")
         terminal.type("?how high is the tide")
-        asking = terminal.wait("[n] do not call it")
+        asking = terminal.wait("[s] do not call it")
         assert "The server says that harbour__tide changes nothing" in asking
         terminal.press("y")
         assert "Seven" in terminal.done()
@@ -580,13 +669,40 @@ def test_without_a_terminal_ctrl_c_ends_the_program_in_order(tmp_path: Path, giv
             assert program.stdout is not None
             program.stdin.write(b"?stall\necho lat''er\n")
             program.stdin.flush()
+            if given:
+                program.stdin.close()  # its end: it goes with the question
+                program.stdin = None
             assert program.stdout.read(5) == b"Seven"
             program.send_signal(signal.SIGINT)
             shown, told = program.communicate(timeout=world.PATIENCE)
     assert program.returncode == 130
-    assert told == b"ullage: interrupted\n"
+    assert told.endswith(b"ullage: interrupted\n")
+    assert (b"sent with the question: piped input" in told) == bool(given)
     assert b"later" not in shown
     assert billed(tmp_path) == (1, 0)
+
+
+def test_ctrl_c_ends_the_wait_for_piped_input(tmp_path: Path) -> None:
+    with playing(play) as player:
+        program = subprocess.Popen(
+            [PROGRAM, *options(tmp_path, "-c", "?How many boats?")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(tmp_path, player),
+        )
+        with program:
+            assert program.stdin is not None
+            program.stdin.write(
+                b"tide " * 100_000
+            )  # more than a pipe holds, so that it reads when this returns
+            program.stdin.flush()
+            program.send_signal(signal.SIGINT)
+            _, told = program.communicate(timeout=world.PATIENCE)
+    assert program.returncode == 130
+    assert told == b"ullage: interrupted\n"
+    assert not questions(player)
 
 
 def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path: Path) -> None:
@@ -594,7 +710,9 @@ def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path
     with playing(play) as player:
         with shell(tmp_path, player) as terminal:
             assert "OPENAI_API_KEY" in terminal.do("?refuse me")
-            assert terminal.do("?and now") == "Seven boats are at the quay."
+            assert terminal.text.count(":retry asks it again, :undo takes it back") == 1
+            joined = "sent together with 1 unanswered question: “refuse me”; :undo takes all of it back"
+            assert terminal.do("?and now") == f"{joined}\nSeven boats are at the quay."
             assert questions(player)[-1] == ["refuse me\n\nand now"]
 
         configured.write_text("[context]\ntoken_budget = 500\n")
@@ -602,7 +720,9 @@ def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path
             sent = len(questions(player))
             terminal.press("\x1b[200~?" + LONG + "\x1b[201~\r")
             terminal.wait(":undo takes the question back")
-            assert "Cannot fit request" in terminal.ready()
+            told = terminal.ready()
+            assert "Cannot fit request" in told
+            assert "limit: context.token_budget = 500, in a window of 128,000 tokens" in told
             assert terminal.do(":history").split()[1] == "user"
             assert len(questions(player)) == sent
             terminal.do(":undo")
@@ -667,10 +787,20 @@ def test_piped_lines_are_taken_in_turn_without_a_prompt(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_a_loop_and_a_here_document_in_a_pipe_are_read_whole(tmp_path: Path) -> None:
+    given = "for i in 1 2\ndo echo n$i\ndone\ncat <<END\ntide is\nlow\nEND\nHow many boats?\n"
+    with playing(play) as player:
+        done = piped(tmp_path, player, given=given)
+        assert done.stdout == "n1\nn2\ntide is\nlow\nSeven **boats** are at the quay.\n"
+        assert len(questions(player)) == 1
+
+
 def test_one_line_is_taken_and_that_is_all(tmp_path: Path) -> None:
     with playing(play) as player:
         done = piped(tmp_path, player, "-c", "? How many boats?", given="echo not this")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "Seven **boats** are at the quay.\n", "")
+        assert (done.returncode, done.stdout) == (0, "Seven **boats** are at the quay.\n")
+        assert done.stderr == "sent with the question: piped input ~7 tokens\n"
+        assert "piped input:\necho not this\n" in questions(player)[-1][-1]
         assert piped(tmp_path, player, "-c", "echo hel''lo").stdout == "hello\n"
         refused = piped(tmp_path, player, "-c", "?refuse me")
     assert refused.returncode == 1
@@ -732,7 +862,7 @@ def test_the_embedded_model_answers_and_says_what_it_is(tmp_path: Path) -> None:
     arguments = ("shell", "--store", str(tmp_path / "ullage.db"), "--model", "embedded")
     with opened(*arguments, env=env, cwd=tmp_path) as terminal:
         terminal.ready()
-        assert "embedded answers" in terminal.text
+        assert "model: embedded. Try these:" in terminal.text
         assert terminal.do("?Say hello.")
         assert [line.split()[1] for line in terminal.do(":history").splitlines()] == ["user", "assistant"]
         assert terminal.leave() == 0

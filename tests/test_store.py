@@ -33,8 +33,8 @@ from ullage.cost.book import Cap, Reservation
 from ullage.errors import ConfigurationError, Conflict, StoreError
 from ullage.fitting.pieces import letters_of
 from ullage.patience import limit_waiting
-from ullage.store.dialect import SqliteConnection
-from ullage.store.migrations import APPLICATION, MIGRATIONS
+from ullage.store.sqlite.driver import SqliteConnection
+from ullage.store.sqlite.migrations import APPLICATION, MIGRATIONS
 from ullage.target import Target
 from ullage.usage import LedgerEntry
 
@@ -553,6 +553,7 @@ STEPS = {
     "estimated_calls": "d09a534e1fd291fb",
     "searchable_turns": "94e39b396a7b5d81",
     "gateway_keys": "c1f73862cf55cb12",
+    "key_headers": "e3b0c44298fc1c14",
 }
 """The hash of the tables that each step makes or changes."""
 

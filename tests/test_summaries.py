@@ -16,8 +16,7 @@ import ullage
 from tests.test_context import FullJournal, calls, result, say
 from tests.world import PATIENCE
 from ullage.context import Context
-from ullage.context.summaries import ATTEMPTS
-from ullage.context.summary import bounded
+from ullage.context.summary import ATTEMPTS, bounded
 from ullage.errors import StoreError
 from ullage.messages import Message, text_of
 

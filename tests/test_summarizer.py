@@ -94,6 +94,12 @@ def sent_to(player: Player, model: str) -> list[Any]:
     return [body["messages"] for body in asked if body["model"] == model]
 
 
+def test_a_model_without_a_known_window_writes_summaries_too(player: Player, tmp_path: Path) -> None:
+    shell, shown = talk(player, tmp_path, "notes", 30, FILE.replace("window = 3_000\n", ""))
+    assert shell.chat.context.summary == NOTES
+    assert "no summary" not in shown
+
+
 def test_what_leaves_the_window_stands_in_the_summary(player: Player, tmp_path: Path) -> None:
     shell, shown = talk(player, tmp_path, "notes", 30)
     system, asked = sent_to(player, "notes")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import ullage
 from tests.strategies import TOOLS, conversations, policies
 from ullage import ContextOverflowError, FitPolicy, InvalidConversation, Window
 from ullage.fitting import fold
+from ullage.fitting.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,3 +185,18 @@ def test_repair_leaves_a_whole_conversation_alone() -> None:
     done = ullage.fit(messages, limit=500, repair=True)
     assert not done.changed
     assert list(done.messages) == messages
+
+
+def test_a_window_keeps_the_digests_of_two_trims_only() -> None:
+    before = digests()
+    window = Window(limit=800, policy=FitPolicy(low_water=1.0))
+    for message in talk(90, words=20):
+        window.append(message)
+        window.fitted()
+    assert window.trims > 20
+    assert digests() - before <= 4  # of two trims; of the one under way, and as it was while it ran
+
+
+def digests() -> int:
+    gc.collect()
+    return sum(isinstance(each, Digest) for each in gc.get_objects())

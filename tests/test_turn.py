@@ -21,7 +21,7 @@ from ullage.cost import Ledger
 from ullage.errors import BudgetExceeded, ContextOverflowError, NotSaved, ProviderError, StreamBroken
 from ullage.patience import limit_waiting
 from ullage.testing import ScriptedProvider
-from ullage.turn import Client, TurnEvent
+from ullage.turn import AnswerShortened, Client, TurnEvent
 from ullage.turn.call import Call, Settled
 from ullage.usage import Meter, Usage
 
@@ -327,3 +327,53 @@ def test_the_server_counts_only_where_that_is_switched_on() -> None:
     theirs = asyncio.run(Client(provider, use_endpoint=True).count(context))
     assert ours == context.fitted().count
     assert (theirs.tokens, theirs.ceiling, theirs.exact) == (2, 2, True)
+
+
+# Caps and the length of an answer ---------------------------------------------------------------------------
+
+
+def test_a_cap_shortens_the_answer_that_is_asked_for_and_refuses_only_what_cannot_fit() -> None:
+    """gpt-4o's answers cost 10 dollars a million tokens: 4,000 tokens are 4 cents, and the cap has 1 cent."""
+    provider, context = ScriptedProvider([ANSWER]), asked(model="gpt-4o")
+    client = Client(provider, name="gpt-4o", ledger=Ledger(cap_at_dollars="0.01"), max_output=4_000)
+    first, *_, settled = played(client, context)
+    assert isinstance(first, AnswerShortened)
+    assert isinstance(settled, Settled)
+    assert 128 <= first.tokens < 1_000
+    assert provider.asked[0].max_output == first.tokens
+    prompt = settled.fitted.count.ceiling
+    assert Decimal("0.0000025") * prompt + Decimal("0.00001") * first.tokens <= Decimal("0.01")
+    assert Decimal("0.0000025") * prompt + Decimal("0.00001") * (first.tokens + 1) > Decimal("0.01")
+    assert client.ledger.used() == (settled.cost, 0)
+
+
+def test_no_answer_is_asked_for_that_would_be_shorter_than_a_useful_one() -> None:
+    provider, context = ScriptedProvider([ANSWER]), asked(model="gpt-4o")
+    client = Client(provider, name="gpt-4o", ledger=Ledger(cap_at_dollars="0.001"), max_output=4_000)
+    with pytest.raises(BudgetExceeded, match="even with an answer of 128 tokens") as refused:
+        played(client, context)
+    assert refused.value.shortest == 128
+    assert provider.asked == []
+    assert client.ledger.used() == (0, 0)
+
+
+def test_a_caller_that_leaves_before_the_request_is_sent_pays_nothing() -> None:
+    provider, context = ScriptedProvider([ANSWER]), asked(model="gpt-4o")
+    client = Client(provider, name="gpt-4o", ledger=Ledger(cap_at_dollars="0.01"), max_output=4_000)
+
+    async def leave() -> None:
+        stream = client.stream(context)
+        assert isinstance(await anext(stream), AnswerShortened)
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(leave())
+    assert provider.asked == []
+    assert client.ledger.used() == (0, 0)
+
+
+def test_a_turn_may_ask_for_a_shorter_answer_than_the_client() -> None:
+    provider = ScriptedProvider([ANSWER, ANSWER])
+    client = Client(provider, max_output=4_000)
+    played(client, asked(), max_output=300)
+    played(client, asked(), max_output=9_000)
+    assert [each.max_output for each in provider.asked] == [300, 4_000]

@@ -18,7 +18,7 @@ from ullage.context import Context
 from ullage.context.journal import Event
 from ullage.errors import StoreError
 from ullage.fitting.pieces import letters_of
-from ullage.store.migrations import APPLICATION, MIGRATIONS
+from ullage.store.sqlite.migrations import APPLICATION, MIGRATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = [step.__name__ for step in MIGRATIONS].index("checksums")

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tests import oracle
 from ullage.errors import ConfigurationError
-from ullage.tokens.vocabularies import VOCABULARIES, Tokenizer, vocabulary
+from ullage.tokens import measures
+from ullage.tokens.measures import LINEWISE, PART_CHARS, quoted_parts
+from ullage.tokens.vocabularies import VOCABULARIES, Tokenizer, blocks_of, vocabulary
 
 PAIRS = [("o200k", "o200k_base"), ("cl100k", "cl100k_base")]
 
@@ -105,3 +107,39 @@ def test_hard_texts_are_counted_within_the_bounds_of_their_bytes(name: str, kind
     text = HARD[kind]
     size = len(text.encode("utf-8", "surrogatepass"))
     assert size / 128 <= vocabulary(name).count(text) <= size
+
+
+@pytest.mark.parametrize("name", sorted(LINEWISE))
+@settings(max_examples=60)
+@given(st.lists(SNIPPETS | st.sampled_from(["\n> ", "\n> ", "\n>", ">", "/", "...", "\r"]), max_size=60))
+def test_the_parts_of_a_quotation_have_the_tokens_of_the_whole(name: str, snippets: list[str]) -> None:
+    text, loaded = "".join(snippets), vocabulary(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measures, "PART_CHARS", 4)
+        parts = quoted_parts(text)
+    assert "".join(parts) == text
+    assert sum(map(loaded.count, parts)) == loaded.count(text)
+
+
+def test_a_quotation_that_grows_keeps_all_its_parts_but_the_last() -> None:
+    lines = [f"> fact {number} of the conversation" for number in range(400)]
+    parts = quoted_parts("\n".join(lines[:300]))
+    assert len(parts) > 5
+    assert all(len(part) >= PART_CHARS for part in parts[:-1])
+    assert quoted_parts("\n".join(lines))[: len(parts) - 1] == parts[:-1]
+
+
+@pytest.mark.parametrize("name", sorted(VOCABULARIES))
+def test_a_long_text_is_counted_in_blocks_and_costs_the_same(name: str) -> None:
+    lines = (
+        f"def harbour_{place}(ship):\n    return 'the tide of day {place}'\n\n" for place in range(3_000)
+    )
+    text = "".join(lines)
+    assert len([*blocks_of(text)]) > 1
+    assert "".join(blocks_of(text)) == text
+    assert vocabulary(name).count(text) == len(vocabulary(name).encode(text))
+
+
+def test_a_text_without_a_place_to_cut_is_cut_nevertheless() -> None:
+    blocks = [*blocks_of(" " * 2_500_000)]
+    assert [len(each) for each in blocks] == [1_000_000, 1_000_000, 500_000]

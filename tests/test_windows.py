@@ -287,3 +287,9 @@ def test_a_real_server_tells_what_a_slot_has(llama_server: Endpoint) -> None:
                 assert await window_of(endpoint, transport) == 512
 
     asyncio.run(main())
+
+
+def test_parameters_of_many_empty_lines_are_read_in_little_time() -> None:
+    before = time.process_time()
+    assert told({"/api/show": {"parameters": "\n" * 80_000 + "num_ctx 4096\r\n"}}, "ollama.chat") == 4096
+    assert time.process_time() - before < 1

@@ -83,7 +83,7 @@ def _module(frame: FrameType) -> str | None:
 
 
 def _caller(frame: FrameType) -> str | None:
-    """The module that calls a function; None if the event loop goes on with a task.
+    """The module that calls a function; None if a thread begins, or the event loop goes on with a task.
 
     Code between the two that is not Ullage's is passed over, and so is `patience`, which calls the function
     that it is given.
@@ -93,7 +93,7 @@ def _caller(frame: FrameType) -> str | None:
         module = _module(caller)
         if module is not None and module != "patience":
             return module
-        if caller.f_globals.get("__name__") == "asyncio.events":
+        if caller.f_globals.get("__name__") in {"asyncio.events", "threading"}:
             return None
         caller = caller.f_back
     return OUTSIDE

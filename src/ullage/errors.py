@@ -175,6 +175,7 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         reserved: Decimal,
         worst: Decimal,
         unit: str = "dollars",
+        shortest: int | None = None,
     ) -> None:
         self.scope = scope
         self.name = name
@@ -184,13 +185,18 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         self.worst = worst
         self.unit = unit
         """dollars or tokens: the unit of all these figures."""
+        self.shortest = shortest
+        """Tokens of the shortest answer that was tried, whose worst case is `worst`; None if it was not
+        shortened."""
         shown = "{:,f} tokens" if unit == "tokens" else "${:f}"
         limit, used, held, most = map(shown.format, (cap, spent, reserved, worst))
         running = f", reserved for running calls {held}" if reserved else ""
         super().__init__(
             f"Cap for {scope} {name!r} {limit}, spent {used}{running}: "
-            f"this call could {'take' if unit == 'tokens' else 'cost'} {most}. "
-            f"{_RAISE_CAP['key' if scope.startswith('key') else 'own']}, ask for a shorter answer, "
+            f"this call could {'take' if unit == 'tokens' else 'cost'} {most}"
+            f"{'' if shortest is None else f', even with an answer of {shortest:,} tokens'}. "
+            f"{_RAISE_CAP['key' if scope.startswith('key') else 'own']}, "
+            f"{'ask for a shorter answer' if shortest is None else 'shorten the conversation'}, "
             f"or {'send a shorter prompt' if unit == 'tokens' else 'use a cheaper model'}."
         )
 
@@ -216,6 +222,9 @@ KEY_REFUSALS: Mapping[str, str] = {
     "revoked": "Key {key!r} was revoked. Ask for a new key",
     "expired": "Key {key!r} has expired. Ask for a new key",
     "model": "Key {key!r} may not use the model {model!r}. It may use {allowed}",
+    "limit": "Key {key!r} allows a limit of at most {most:,} tokens, and x-ullage-limit asks for {asked:,}. "
+    "Lower the header, or leave it out",
+    "policy": "Key {key!r} may not set {field!r} in x-ullage-policy. It may set {allowed}",
     "admin": "Key {key!r} does not open this page. Use a key made with `ullage keys create --admin`",
 }
 """Reason → message."""
@@ -225,7 +234,15 @@ class KeyRefused(UllageError):  # noqa: N818 - the same form
     """A gateway key is unknown, revoked or expired, or does not allow what was asked for."""
 
     def __init__(
-        self, reason: str, *, key: str | None = None, model: str | None = None, allowed: Sequence[str] = ()
+        self,
+        reason: str,
+        *,
+        key: str | None = None,
+        model: str | None = None,
+        field: str | None = None,
+        asked: int = 0,
+        most: int = 0,
+        allowed: Sequence[str] = (),
     ) -> None:
         self.reason = reason
         """A key of KEY_REFUSALS."""
@@ -233,8 +250,17 @@ class KeyRefused(UllageError):  # noqa: N818 - the same form
         """Name of the key; None if it is unknown."""
         self.model = model
         self.allowed = tuple(allowed)
-        """Patterns of the models that the key may use, if the model is the reason."""
-        sentence = KEY_REFUSALS[reason].format(key=key, model=model, allowed=", ".join(allowed))
+        """Patterns of the models that the key may use, or the fields of the policy that it may set."""
+        self.field = field
+        """The field of the policy that the key may not set."""
+        self.asked = asked
+        """The limit in tokens that the request asks for, if it is the reason."""
+        self.most = most
+        """The largest limit that the key allows."""
+        listed = ", ".join(allowed) or "none"
+        sentence = KEY_REFUSALS[reason].format(
+            key=key, model=model, field=field, asked=asked, most=most, allowed=listed
+        )
         super().__init__(f"{sentence}.")
 
 

@@ -36,6 +36,7 @@ EXTRAS: Mapping[ExtraName, Extra] = {
             "tree_sitter",
             "tree_sitter_bash",
             "pathspec",
+            "tomlkit",
             "aiohttp",
             "platformdirs",
         ),

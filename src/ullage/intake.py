@@ -147,17 +147,22 @@ def listed(messages: object, what: str = "messages") -> Sequence[Any]:
     if isinstance(messages, list | tuple):
         return messages
     if isinstance(messages, Mapping):
-        hint = (
-            '; pass its ["messages"], or use ullage.count_request(body, api=…)'
-            if "messages" in messages
-            else ""
-        )
+        hint = next((told for name, told in _NOT_LISTED.items() if name in messages), "")
         raise InvalidConversation(f"must be a list, not {kind_of(messages)}{hint}", field=what)
     if isinstance(messages, Iterable) and not isinstance(messages, str | bytes | bytearray):
         if hasattr(messages, "model_dump"):  # pydantic models iterate over their fields
             raise InvalidConversation(f"must be a list, not one {type(messages).__name__}", field=what)
         return list(messages)
-    raise InvalidConversation(f"must be a list, not {kind_of(messages)}", field=what)
+    hint = _TEXT_NOT_LISTED if isinstance(messages, str) and what == "messages" else ""
+    raise InvalidConversation(f"must be a list, not {kind_of(messages)}{hint}", field=what)
+
+
+_NOT_LISTED = {
+    "messages": '; pass its ["messages"], or use ullage.count_request(body, api=…)',
+    "role": "; put the message into a list",
+}
+"""A member of a dict that was given in place of a list → what to do."""
+_TEXT_NOT_LISTED = '; make a message of the text: [{"role": "user", "content": text}]'
 
 
 def read_messages(messages: object) -> list[Message]:

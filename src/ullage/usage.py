@@ -125,8 +125,9 @@ def usage_from(counts: Mapping[str, int], cost: object) -> Usage:
     """Returns the usage of these counts, by the fields of Usage, and of a reported cost."""
     counted = {**dict.fromkeys(SUMMED, 0), **counts}
     for whole, parts in PARTS.items():
-        if max(counted[part] for part in parts) > counted[whole]:
-            counted[whole] += sum(counted[part] for part in parts)
+        sizes = [counted[part] for part in parts]
+        if max(sizes) > counted[whole]:
+            counted[whole] += sum(sizes)
     return Usage(**counted, cost=_reported_cost(cost))
 
 

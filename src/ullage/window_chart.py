@@ -37,6 +37,7 @@ BLOCKS = {
     "project": Block("cyan", "▞"),
     "recalled": Block("bright_cyan", "▤"),
     "turns": Block("bright_blue", "░"),
+    "pending": Block("bright_yellow", "▨"),
     "free": Block("bright_black", "·"),
 }
 """Block of the breakdown → how it is drawn, in the order of the bar."""
@@ -168,7 +169,7 @@ def draw_hit(
     hit: Hit, sought: Collection[str], width: int, *, handle: int, session: bool = False
 ) -> Iterator[RenderableType]:
     """Draws a hit: handle, role and date, the text with matching words in bold, and the turns beside it."""
-    from ullage.context.excerpt import find_words, take_excerpt  # noqa: PLC0415 - only a search needs it
+    from ullage.context.search import find_words, take_excerpt  # noqa: PLC0415 - only a search needs it
 
     origin = "".join(
         f"  {one_line(each)}" for each in (hit.role, hit.date, hit.session if session else "") if each

@@ -73,7 +73,7 @@ def test_the_loop_ends_only_with_the_glue(
 
 
 def test_requests_of_the_responses_api_fit_and_are_valid() -> None:
-    # The framework sends a text after a thought without its id, which the server refuses at step 21.
+    # The framework sends a text that follows a thought after the calls and without its id (step 21).
     with strict_server(steps=18, window=4_000) as server:
         stored = agent_loop(server, True, OpenAIChatClient, limit=4_000)
     report = server.report()

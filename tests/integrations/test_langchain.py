@@ -105,7 +105,8 @@ def test_trimmed_messages_are_the_given_objects_or_copies_with_other_content() -
 
 def test_parts_of_a_question_stay_as_they_were() -> None:
     image = {"type": "image", "source_type": "url", "url": "https://example.org/a.png", "mine": 1}
-    talk: list[Any] = [HumanMessage("The keeper's compass is made of brass."), AIMessage("Noted. " * 300)]
+    talk: list[Any] = [HumanMessage("Keep my diary."), AIMessage("Gladly.")]  # the task is never recalled
+    talk += [HumanMessage("The keeper's compass is made of brass."), AIMessage("Noted. " * 300)]
     for page in range(20):
         talk += [HumanMessage(f"Day {page}, nothing new. " * 20), AIMessage("Quiet, as ever. " * 20)]
     talk.append(HumanMessage([{"type": "text", "text": "What is the keeper's compass made of?"}, image]))

@@ -88,6 +88,18 @@ def test_trimmed_messages_are_the_given_objects_and_the_rest_is_told() -> None:
     assert len(kept) < len(talk)
     assert 0 <= left < 1_000
     assert trim_messages(talk, "gpt-4o") is talk
+
+
+def test_without_max_tokens_the_limit_is_a_share_of_the_largest_input_and_not_of_the_answer() -> None:
+    talk = [{"role": "user", "content": "word " * 40_000}]
+    kept, left = trim_messages(talk, "gpt-4o", return_response_tokens=True)
+    assert kept is talk
+    assert 50_000 < left < 96_000 - 40_000
+    assert trim_messages(talk, "openai/gpt-4o") is talk  # a name that only our table has
+    with pytest.raises(ContextOverflowError, match="12800 allowed"):
+        trim_messages(talk, "gpt-4o", trim_ratio=0.1)
+    with pytest.raises(ConfigurationError, match="max_tokens"):
+        trim_messages(talk, "harbour-model")
     with pytest.raises(ConfigurationError, match="max_tokens"):
         trim_messages(talk)
 

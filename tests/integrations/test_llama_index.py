@@ -86,6 +86,8 @@ def test_the_loop_ends_only_with_the_glue(
 
 def talk() -> list[ChatMessage]:
     made = [
+        ChatMessage("Keep my diary."),  # the task is never recalled
+        ChatMessage("Gladly.", role="assistant"),
         ChatMessage("The keeper's compass is made of brass."),
         ChatMessage("Noted. " * 300, role="assistant"),
     ]

@@ -93,6 +93,8 @@ def test_a_failed_result_that_is_cut_has_no_words_around_it() -> None:
 
 def test_an_image_stays_with_a_question_that_recalls() -> None:
     history: list[Any] = [
+        ModelRequest([UserPromptPart("Keep my diary.")]),  # the task is never recalled
+        ModelResponse([TextPart("Gladly.")]),
         ModelRequest([UserPromptPart("The keeper's compass is made of brass.")]),
         ModelResponse([TextPart("Noted. " * 300)]),
     ]

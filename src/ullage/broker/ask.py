@@ -21,5 +21,7 @@ class Ask:
     """The most output tokens; None for the provider's own default."""
     window: int | None = None
     """The context window that the request was fitted to; it is sent to servers that need it."""
+    tell_retries: bool = False
+    """True if the stream should have a `Retrying` before each further try."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """More options of the request, in the provider's own names, such as temperature."""

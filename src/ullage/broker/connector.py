@@ -15,8 +15,9 @@ from ullage.broker.resolver import DaemonResolver
 from ullage.errors import ConfigurationError, ProviderError
 
 if TYPE_CHECKING:
-    import asyncio
     from contextvars import ContextVar
+
+    from ullage.broker.connections import Connections
 
 
 class TransportClosed(aiohttp.ClientError):
@@ -26,7 +27,7 @@ class TransportClosed(aiohttp.ClientError):
 class Connector(aiohttp.TCPConnector):
     """The pool of connections, which notes those of each request so that they can be closed at once."""
 
-    def __init__(self, opened: ContextVar[list[asyncio.BaseTransport]], roots: bytes) -> None:
+    def __init__(self, opened: ContextVar[Connections], roots: bytes) -> None:
         super().__init__(limit=0, resolver=DaemonResolver(), ssl=_trust(roots) if roots else True)
         self._opened = opened
 
@@ -34,8 +35,24 @@ class Connector(aiohttp.TCPConnector):
         """Returns a connection for a request, from the pool or a new one."""
         connection = await super().connect(req, traces, timeout)
         if connection.transport is not None:
-            self._opened.get([]).append(connection.transport)
+            self._opened.get().transports.append(connection.transport)
         return connection
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:
+        """Opens a connection: the pool has none for this request."""
+        self._opened.get().is_new = True
+        return await super()._create_connection(req, traces, timeout)
+
+
+def is_stale(error: BaseException, opened: Connections) -> bool:
+    """Returns True if the server had closed a connection of the pool before it could see the request.
+
+    Servers close connections that were idle for some seconds. If a request is on its way just then, the
+    connection ends before a byte of an answer.
+    """
+    if opened.is_new or not isinstance(error, ConnectionError | aiohttp.ClientConnectionError):
+        return False
+    return isinstance(getattr(error, "message", ""), str)  # otherwise a part of an answer
 
 
 def _trust(roots: bytes) -> ssl.SSLContext:

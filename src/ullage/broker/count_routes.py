@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage import wire
-from ullage.broker.gemini import count_body
 from ullage.broker.registry import routes_of
 from ullage.errors import InvalidRequest, ProviderError
+from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, answered_id, arguments_text, calls_of
 from ullage.wire import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ullage.broker.ask import Ask
     from ullage.broker.endpoint import Endpoint, Key
     from ullage.broker.http import Transport
+    from ullage.messages import Message, Tool
     from ullage.target import ApiName
 
 TIMEOUT = 2.0
@@ -42,7 +43,7 @@ class CountRoute(NamedTuple):
     """The form in which the key is sent: a name of `KEYS`."""
 
 
-class Answer(NamedTuple):
+class CountAnswer(NamedTuple):
     """The answer of a server."""
 
     status: int
@@ -81,7 +82,7 @@ async def exchange(
     *,
     method: str = "POST",
     key: str = "bearer",
-) -> Answer:
+) -> CountAnswer:
     """Sends one request to the endpoint's server; raises only InvalidRequest, if it cannot be sent."""
     from urllib.parse import quote  # noqa: PLC0415 - only who asks needs it
 
@@ -91,11 +92,11 @@ async def exchange(
     kind = {} if body is None else {"content-type": "application/json"}  # vLLM and TGI require it
     headers = {**kind, **ALWAYS.get(key, {}), **secret, **endpoint.headers}
     try:
-        return Answer(*await transport.json(method, url, headers, body, timeout=TIMEOUT))
+        return CountAnswer(*await transport.json(method, url, headers, body, timeout=TIMEOUT))
     except ProviderError as fault:
-        return Answer(fault.status or 0)
+        return CountAnswer(fault.status or 0)
     except OSError:
-        return Answer(0)
+        return CountAnswer(0)
     except (TypeError, ValueError) as fault:  # not JSON, or not an address: nothing was sent
         raise InvalidRequest("it has a text or an address that cannot be sent", api=endpoint.api) from fault
 
@@ -142,7 +143,7 @@ def _tokenized_chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
 
 
 def _gemini(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
-    return count_body(endpoint.model, ask.messages, ask.tools)
+    return _gemini_body(endpoint.model, ask.messages, ask.tools)
 
 
 def _prompt(endpoint: Endpoint, text: str) -> dict[str, Any]:
@@ -243,3 +244,70 @@ def request_routes(endpoint: Endpoint) -> tuple[CountRoute, ...]:
 def text_routes(endpoint: Endpoint) -> tuple[CountRoute, ...]:
     """Returns the routes that may count a text at this endpoint."""
     return tuple(TEXT_ROUTES[name] for name in routes_of(endpoint).text)
+
+
+# Gemini's body ------------------------------------------------------------------------------------------
+
+GEMINI = "gemini.count_tokens"
+
+
+def _gemini_body(model: str, messages: Sequence[Message], tools: Sequence[Tool]) -> dict[str, Any]:
+    """Returns the body of countTokens for these messages and tools."""
+    inner: dict[str, Any] = {"model": f"models/{model}", "contents": _gemini_turns(messages)}
+    system = [
+        part for message in messages if message["role"] in SYSTEM_ROLES for part in _gemini_texts(message)
+    ]
+    if system:
+        inner["systemInstruction"] = {"parts": system}
+    if tools:
+        inner["tools"] = [{"functionDeclarations": [dict(tool["function"]) for tool in tools]}]
+    return {"generateContentRequest": inner}
+
+
+def _gemini_turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Returns the turns; turns of one role in a row are joined, because Gemini's roles must alternate."""
+    contents: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        if message["role"] in SYSTEM_ROLES:
+            continue
+        role = "model" if message["role"] == "assistant" else "user"
+        parts = [*_gemini_parts(message, names)]
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        else:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _gemini_parts(message: Message, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    if message["role"] in RESULT_ROLES:
+        name = names.get(answered_id(message), "function")
+        text = "".join(part["text"] for part in _gemini_texts(message))
+        yield {"functionResponse": {"name": name, "response": {"result": text}}}
+        return
+    yield from _gemini_texts(message)
+    for call in calls_of(message):
+        name = call["function"]["name"]
+        names[call.get("id", "")] = name
+        yield {"functionCall": {"name": name, "args": _arguments(arguments_text(call))}}
+
+
+def _gemini_texts(message: Message) -> Iterator[dict[str, Any]]:
+    content = message.get("content")
+    for part in [content] if isinstance(content, str) else content or ():
+        text = part if isinstance(part, str) else part.get("text")
+        if not isinstance(text, str):
+            raise InvalidRequest("media cannot be counted here", api=GEMINI, field="content")
+        yield {"text": text}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Returns arguments as the object that Gemini requires; any other value is wrapped in an object."""
+    import orjson  # noqa: PLC0415 - only a call pays for it
+
+    try:
+        found = orjson.loads(text or "{}")
+    except ValueError:
+        found = text
+    return found if isinstance(found, dict) else {"arguments": found}

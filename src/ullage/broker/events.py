@@ -52,5 +52,18 @@ class Finished:
     """The provider's own word for the reason, if it says more."""
 
 
-Event: TypeAlias = Text | Reasoning | ToolCall | Used | Finished
-"""An event of a stream: texts, reasonings and calls, usually one Used, and one Finished at the end."""
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """A try failed before the answer began, and the request is sent again after a wait."""
+
+    attempt: int
+    """The number of the failed try; the first is 1."""
+    wait: float
+    """Seconds until the next try."""
+    reason: str
+
+
+Event: TypeAlias = Text | Reasoning | ToolCall | Used | Finished | Retrying
+"""An event of a stream: texts, reasonings and calls, usually one Used, and one Finished at the end.
+
+A Retrying comes only if the request asks for it, and before all others."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
+from ullage.broker.connections import Connections
 from ullage.broker.endpoint import Timeouts
 from ullage.broker.jsontext import dump
 from ullage.broker.proxy import basic, proxy_for
@@ -38,8 +39,8 @@ IN_ONE_PIECE = 256 * 1024
 LONGEST = 1e8
 """Seconds that stand for no timeout, because infinity is not accepted."""
 
-_OPENED: ContextVar[list[asyncio.BaseTransport]] = ContextVar("opened")
-"""The connections that the current request has opened or taken from the pool."""
+_OPENED: ContextVar[Connections] = ContextVar("opened")
+"""The connections of the current request."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
@@ -87,13 +88,7 @@ class Reply:
         Each piece restarts the time until the next one. With `renewing=False` the reader does that, because
         it knows which pieces are part of the answer.
         """
-        encoding = self.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in {"", "identity"}:
-            raise ProviderError(
-                f"{self._place} sent a compressed answer ({encoding[:40]!r}), which was not asked for: check "
-                "the proxy or gateway before the server",
-                code="encoding",
-            )
+        check_plain(self.headers, self._place)
         loop = asyncio.get_running_loop()
         while True:
             failure: ProviderError | None = None
@@ -214,25 +209,20 @@ class Transport:
     async def _small(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, waits: Timeouts
     ) -> tuple[int, bytes]:
-        """Returns a whole answer; asks again if the server has just closed the pooled connection."""
-        again = True
-        while True:
-            try:
-                async with self._asked(method, url, headers, body, waits) as reply:
-                    return reply.status, await reply.read()
-            except ProviderError as error:
-                if error.code != "connection" or not again:
-                    raise
-            again = False
+        """Returns a whole answer."""
+        async with self._asked(method, url, headers, body, waits) as reply:
+            return reply.status, await reply.read()
 
     @asynccontextmanager
     async def _asked(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> AsyncIterator[Reply]:
         place = address(url)
-        request = await self._request(method, url, headers, body, timeouts)
         deadline = asyncio.get_running_loop().time() + timeouts.first
-        response = await self._head(request, place, timeouts, deadline)
+        response: ClientResponse | None = None
+        while response is None:  # each stale connection leaves the pool, so a new one comes at last
+            request = await self._request(method, url, headers, body, timeouts)
+            response = await self._head(request, place, timeouts, deadline)
         self._answering.add(response)
         try:
             yield Reply(response, place, timeouts, deadline)
@@ -272,10 +262,13 @@ class Transport:
 
     async def _head(
         self, request: Mapping[str, Any], place: str, timeouts: Timeouts, deadline: float
-    ) -> ClientResponse:
-        """Returns the beginning of the answer; closes the connection at once if the caller stops waiting."""
+    ) -> ClientResponse | None:
+        """Returns the beginning of the answer; None if the server had closed the connection of the pool.
+
+        Closes the connection at once if the caller stops waiting.
+        """
         session = await self._open()
-        opened: list[asyncio.BaseTransport] = []
+        opened = Connections()
         context = copy_context()
         context.run(_OPENED.set, opened)
 
@@ -289,21 +282,23 @@ class Transport:
             async with asyncio.timeout_at(deadline):
                 return await task
         except asyncio.CancelledError:
-            _abort(opened)
+            _abort(opened.transports)
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            failure = _closed(place)
+            failure = transport_closed(place)
         except TimeoutError as error:
-            _abort(opened)
+            _abort(opened.transports)
             late = type(error) is TimeoutError
             failure = (
-                stalled(place, timeouts.first, first=True, sent=bool(opened))
+                stalled(place, timeouts.first, first=True, sent=bool(opened.transports))
                 if late
                 else _failed(error, place)
             )
         except _client_errors() as error:
-            _abort(opened)
+            _abort(opened.transports)
+            if _is_stale(error, opened):
+                return None
             failure = _failed(error, place)
         finally:
             self._asking.discard(task)
@@ -355,6 +350,17 @@ def _checked(url: str) -> tuple[str, str]:
     if not usable:
         raise ConfigurationError(problem)
     return urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), userinfo
+
+
+def check_plain(headers: Mapping[str, str], place: str) -> None:
+    """Raises ProviderError if an answer is compressed."""
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"", "identity"}:
+        raise ProviderError(
+            f"{place} sent a compressed answer ({encoding[:40]!r}), which was not asked for: check "
+            "the proxy or gateway before the server",
+            code="encoding",
+        )
 
 
 def _let_go(response: ClientResponse) -> None:
@@ -409,7 +415,14 @@ def _client_errors() -> tuple[type[Exception], ...]:
     return (ClientError, OSError)
 
 
-def _closed(place: str) -> ProviderError:
+def _is_stale(error: BaseException, opened: Connections) -> bool:
+    from ullage.broker.connector import is_stale  # noqa: PLC0415 - only who sends needs the client
+
+    return is_stale(error, opened)
+
+
+def transport_closed(place: str) -> ProviderError:
+    """Returns the error of a call whose transport was closed."""
     return ProviderError(f"the transport was closed while {place} was answering", code="closed")
 
 
@@ -423,5 +436,5 @@ def _failed(error: BaseException, place: str, *, body: bool = False) -> Provider
     from ullage.broker.connector import TransportClosed, describe  # noqa: PLC0415 - the same
 
     if isinstance(error, TransportClosed):
-        return _closed(place)
+        return transport_closed(place)
     return describe(error, place, body=body)

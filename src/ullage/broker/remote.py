@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from ullage.broker.dialect import Progress
-from ullage.broker.events import Finished, Reasoning, Text, ToolCall, Used
+from ullage.broker.events import Finished, Reasoning, Retrying, Text, ToolCall, Used
 from ullage.broker.http import Transport, address
 from ullage.broker.jsontext import dump
 from ullage.broker.refusals import MOST_TEXT, clean, refusal
@@ -98,6 +98,8 @@ class RemoteProvider:
             if wait is None or late:
                 # Outside the handler, because the error that it replaces may show the key.
                 raise self._overdue(error, attempt) if late and error.code == "timeout" else error
+            if ask.tell_retries:
+                yield Retrying(attempt, wait, error.reason)
             await asyncio.sleep(wait)
 
     async def window(self) -> int | None:

@@ -12,17 +12,16 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from ullage.broker.endpoint_counter import SLACK
 from ullage.broker.http import address
-from ullage.broker.text_counts import SLACK
 from ullage.tokens import counter_for
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from ullage.broker.endpoint import Endpoint
-    from ullage.broker.endpoint_counter import EndpointCounter
+    from ullage.broker.endpoint_counter import EndpointCounter, Key
     from ullage.broker.http import Transport
-    from ullage.broker.text_counts import Key
     from ullage.target import Target
     from ullage.tokens.surplus import Surplus
 

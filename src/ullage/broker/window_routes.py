@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ullage.broker.count_routes import TIMEOUT, Answer, exchange, root
+from ullage.broker.count_routes import TIMEOUT, CountAnswer, exchange, root
 from ullage.broker.registry import routes_of
 from ullage.errors import InvalidRequest
 
@@ -69,7 +69,7 @@ def _listed(answer: Any, model: str) -> Iterator[Any]:
         yield from _entry(entry, model)
 
 
-_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,10})\s*$", re.MULTILINE)
+_NUM_CTX = re.compile(r"^[ \t]*num_ctx[ \t]+(\d{1,10})[ \t\r]*$", re.MULTILINE)
 
 
 def _shown(answer: Any, _: str) -> Iterator[Any]:
@@ -144,12 +144,12 @@ async def _asked(endpoint: Endpoint, transport: Transport) -> tuple[int | None, 
     return None, True
 
 
-async def _answer(route: WindowRoute, endpoint: Endpoint, transport: Transport) -> Answer:
+async def _answer(route: WindowRoute, endpoint: Endpoint, transport: Transport) -> CountAnswer:
     body = {"model": endpoint.model} if route.method == "POST" else None
     try:
         return await exchange(endpoint, transport, route.path, body, method=route.method, key=route.key)
     except InvalidRequest:
-        return Answer(0)
+        return CountAnswer(0)
 
 
 def _get(value: Any, *path: str) -> Any:

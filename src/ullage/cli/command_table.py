@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "recall": "ullage.cli.recall",
     "sessions": "ullage.cli.sessions",
     "keys": "ullage.cli.keys",
+    "completions": "ullage.cli.completions",
 }
 """The module of each command, in the order of the help."""
 

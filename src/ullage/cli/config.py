@@ -1,4 +1,4 @@
-"""`ullage config`: writes, shows and checks the configuration, and trusts a project's file."""
+"""`ullage config`: writes, changes, shows and checks the configuration, and trusts a project's file."""
 # ruff: noqa: PLC0415 - the options are always built; an action loads its modules when it runs
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ The project's file can only make settings stricter, and is ignored until you tru
 EXAMPLES = """\
 examples:
   ullage config init
+  ullage config set cost.cap_at_dollars_a_day 2.50
+  ullage config set routing.rules.code refactor "write a test"
+  ullage config edit
   ullage config show
   ullage config check --config other.toml
   ullage config trust"""
@@ -39,6 +42,22 @@ examples:
 def _add_init_options(action: ArgumentParser) -> None:
     _config_option(action)
     action.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def _add_set_options(action: ArgumentParser) -> None:
+    _config_option(action)
+    action.add_argument("key", metavar="KEY", help="the key with dots, such as context.max_turns")
+    action.add_argument(
+        "value",
+        nargs="+",
+        metavar="VALUE",
+        help="the value; a list takes several, a table is given in TOML",
+    )
+
+
+def _add_unset_options(action: ArgumentParser) -> None:
+    _config_option(action)
+    action.add_argument("key", metavar="KEY", help="the key with dots, or a table such as models.fast")
 
 
 def _add_show_options(action: ArgumentParser) -> None:
@@ -166,8 +185,29 @@ def _is_confirmed() -> bool:
         return False
 
 
+def _set(options: Namespace) -> int:
+    from ullage.cli.config_change import set_value
+
+    return set_value(options)
+
+
+def _unset(options: Namespace) -> int:
+    from ullage.cli.config_change import unset_value
+
+    return unset_value(options)
+
+
+def _edit(options: Namespace) -> int:
+    from ullage.cli.config_change import edit_file
+
+    return edit_file(options)
+
+
 ACTIONS: dict[str, Callable[[Namespace], int]] = {
     "init": _init,
+    "set": _set,
+    "unset": _unset,
+    "edit": _edit,
     "show": _show,
     "check": _check,
     "trust": _trust,
@@ -182,7 +222,7 @@ def _loaded(options: Namespace) -> Settings:
     from ullage import store
     from ullage.config import load
     from ullage.session.trust import load_trusted
-    from ullage.store.files import located
+    from ullage.store import located
 
     kept = located(options.store)
     if kept is not None and not kept.exists():
@@ -295,7 +335,7 @@ def _print_json(value: dict[str, str]) -> None:
 SPEC = CommandSpec(
     name="config",
     usage="ACTION [options]",
-    brief="write, show and check the configuration",
+    brief="write, change, show and check the configuration",
     description=DESCRIPTION,
     examples=EXAMPLES,
     exit_codes=EXIT_CODES,
@@ -306,6 +346,24 @@ SPEC = CommandSpec(
             usage="[options]",
             brief="write a file with every key as a comment, with its default and its cost",
             add_options=_add_init_options,
+        ),
+        ActionSpec(
+            name="set",
+            usage="KEY VALUE [VALUE ...] [options]",
+            brief="set a key in your file; comments stay, and an invalid value changes nothing",
+            add_options=_add_set_options,
+        ),
+        ActionSpec(
+            name="unset",
+            usage="KEY [options]",
+            brief="remove a key from your file, so that its default is in effect",
+            add_options=_add_unset_options,
+        ),
+        ActionSpec(
+            name="edit",
+            usage="[options]",
+            brief="open $VISUAL or $EDITOR on a copy of your file, and save it if it has no problems",
+            add_options=_config_option,
         ),
         ActionSpec(
             name="show",

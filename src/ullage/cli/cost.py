@@ -13,16 +13,18 @@ from ullage.cli.open_store import STORE_EXIT_CODES, open_store
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from ullage.cost.report import Report
+    from ullage.cost.report import CostReport
 
 
 DESCRIPTION = """\
 Prints the cost of calls in all sessions. Days are in UTC. An unknown cost is shown as ?. If only some
-calls of a line have an unknown cost, their number is shown."""
+calls of a line have an unknown cost, their number is shown. With `--by day`, a bar behind each day shows its
+cost."""
 
 EXAMPLES = """\
 examples:
   ullage cost
+  ullage cost --by day --since 14d
   ullage cost --by project,category --since 30d
   ullage cost --by model --since 2026-11-01 --until 2026-11-30 --csv > november.csv"""
 
@@ -101,12 +103,13 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _print(made: Report) -> None:
-    from ullage.cost.report import as_table
+def _print(made: CostReport) -> None:
+    from ullage.cost.report import add_bars, as_table
     from ullage.text import one_line
     from ullage.window_chart import console
 
-    console().file.write(as_table(made, one_line))
+    out, table = console(), as_table(made, one_line)
+    out.file.write(add_bars(table, made, out.width) if made.by == ("day",) else table)
 
 
 SPEC = CommandSpec(

@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
     """Replays the session, with pauses if it runs on a terminal."""
     import time
 
-    from ullage.cli.demo_session import run as replay
+    from ullage.demo.replay import run as replay
     from ullage.window_chart import console
 
     out = console()

@@ -60,6 +60,19 @@ def _add_options_of_create(action: ArgumentParser) -> None:
     action.add_argument(
         "--requests-a-minute", type=positive_number, metavar="N", help="the most requests a minute"
     )
+    action.add_argument(
+        "--largest-limit",
+        type=positive_number,
+        metavar="N",
+        help="the most input tokens of a request; longer ones are trimmed (default: the model's window)",
+    )
+    action.add_argument(
+        "--policy-fields",
+        nargs="+",
+        default=["all"],
+        metavar="FIELD",
+        help="the rules of a trim that a request may set with x-ullage-policy, or none (default: all)",
+    )
     action.add_argument("--expires", type=_duration, metavar="TIME", help="ends after this time, such as 30d")
     action.add_argument("--recall", action="store_true", help="the model may search what was left out")
     action.add_argument("--admin", action="store_true", help="the key also opens the page of the gateway")
@@ -119,14 +132,17 @@ def run(options: Namespace) -> int:
 def _create(options: Namespace, kept: Store) -> int:
     import time
 
-    from ullage.cost.keys import Limits
+    from ullage.cost.keys import POLICY_FIELDS, Limits
 
+    fields = {"all": POLICY_FIELDS, "none": ()}.get(" ".join(options.policy_fields), options.policy_fields)
     made = kept.keys.create(
         options.name,
         models=options.models,
         dollars=Limits(*(getattr(options, f"dollars_{field}") for field in PERIODS)),
         tokens=Limits(*(getattr(options, f"tokens_{field}") for field in PERIODS)),
         requests_a_minute=options.requests_a_minute,
+        largest_limit=options.largest_limit,
+        policy_fields=fields,
         may_recall=options.recall,
         is_admin=options.admin,
         expires=None if options.expires is None else time.time() + options.expires,
@@ -203,13 +219,20 @@ def _plain(key: GatewayKey) -> dict[str, Any]:
         for name, limit in zip(PERIODS, key.dollars, strict=True)
     }
     tokens = dict(zip(PERIODS, key.tokens, strict=True))
-    return {**asdict(key), "models": list(key.models), "dollars": dollars, "tokens": tokens}
+    lists = {"models": list(key.models), "policy_fields": list(key.policy_fields)}
+    return {**asdict(key), **lists, "dollars": dollars, "tokens": tokens}
 
 
 def _row(key: GatewayKey, dollars: Decimal, tokens: Decimal) -> tuple[str, ...]:
+    from ullage.cost.keys import POLICY_FIELDS
+
     caps = [*_caps(key.dollars, "${:f}"), *_caps(key.tokens, "{:,} tokens")]
     if key.requests_a_minute is not None:
         caps.append(f"{key.requests_a_minute:,} requests a minute")
+    if key.largest_limit is not None:
+        caps.append(f"{key.largest_limit:,} tokens a request")
+    if key.policy_fields != POLICY_FIELDS:
+        caps.append(f"policy: {' '.join(key.policy_fields) or 'none'}")
     rights = [name for name, has in (("recall", key.may_recall), ("admin", key.is_admin)) if has]
     spent = f"${dollars:f}, {tokens:,f} tokens"
     return key.id, key.name, _state(key), ", ".join(key.models), ", ".join(caps + rights) or "no cap", spent
@@ -254,6 +277,7 @@ SPEC = CommandSpec(
     examples=EXAMPLES,
     exit_codes=STORE_EXIT_CODES,
     run=run,
+    extra="client",
     actions=(
         ActionSpec(
             name="create",

@@ -41,17 +41,23 @@ def _add_get_options(action: ArgumentParser) -> None:
 
 def _add_list_options(action: ArgumentParser) -> None:
     store_option(action)
+    _config_option(action)
     json_option(action)
 
 
 def _add_use_options(action: ArgumentParser) -> None:
     store_option(action)
+    _config_option(action)
     action.add_argument(
         "model",
         metavar="MODEL",
-        help="embedded, the path of a GGUF file, PROVIDER/MODEL, or a server's address",
+        help="a configured model, embedded, the path of a GGUF file, PROVIDER/MODEL, or a server's address",
     )
     json_option(action)
+
+
+def _config_option(action: ArgumentParser) -> None:
+    action.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
 
 
 def run(options: Namespace) -> int:
@@ -85,14 +91,27 @@ def _get(options: Namespace) -> int:
 
 
 def _list(options: Namespace) -> int:
-    used = _used(options.store)
-    rows = [_embedded_row(), *_provider_rows()]
-    if used.partition("/")[0] not in {row["name"] for row in rows}:
-        rows.insert(1, _other_row(used))
-    for row in rows:
-        row["used"] = row["name"] in (used, used.partition("/")[0])
-        mark, named = ("*", used) if row["used"] else (" ", row["name"])
-        _print_result(options, row, f"{mark} {named:<24}  {row['state']}")
+    import os
+
+    from ullage import store
+    from ullage.cli.complaint import complain
+    from ullage.cli.model_rows import find_answering, list_models, row_text
+    from ullage.config import load
+    from ullage.session.trust import load_trusted
+    from ullage.store import located
+
+    path = located(options.store)
+    if path is not None and not path.exists():  # the list makes no store, and without one nothing is chosen
+        settings = load(options.config, environ=os.environ, cwd=Path.cwd())
+        answering = find_answering(settings, None)
+    else:
+        with store.open(options.store) as kept:
+            settings = load_trusted(options.config, kept.preferences, os.environ, Path.cwd())
+            answering = find_answering(settings, kept.preferences)
+    for notice in filter(None, (*settings.notices, answering.notice)):
+        complain(notice)
+    for row in list_models(settings, answering, os.environ):
+        _print_result(options, row, row_text(row))
     return 0
 
 
@@ -100,7 +119,7 @@ def _use(options: Namespace) -> int:
     from ullage.cli.open_store import open_store
     from ullage.session.preferences import CHOSEN_MODEL
 
-    chosen = _checked(options.model)
+    chosen = _checked(options.model, options.config)
     with open_store(options.store, make=True) as kept:
         if kept is not None:
             CHOSEN_MODEL.set(kept.preferences, chosen)
@@ -111,7 +130,7 @@ def _use(options: Namespace) -> int:
 ACTIONS: dict[str, Callable[[Namespace], int]] = {"get": _get, "list": _list, "use": _use}
 
 
-def _checked(given: str) -> str:
+def _checked(given: str, config: str | None) -> str:
     """Returns the choice to save: a configured name, the absolute path of a file, or a name of a provider.
 
     Raises ConfigurationError for an unknown model.
@@ -123,7 +142,7 @@ def _checked(given: str) -> str:
     from ullage.config import load
     from ullage.errors import ConfigurationError, LocalModelError
 
-    if given == EMBEDDED or given in load(environ=os.environ, cwd=Path.cwd()).models:
+    if given == EMBEDDED or given in load(config, environ=os.environ, cwd=Path.cwd()).models:
         return given
     path = Path(given).expanduser()
     if path.suffix.lower() == ".gguf" or path.is_file():
@@ -135,66 +154,6 @@ def _checked(given: str) -> str:
     # A missing key is an error only when a question is asked; an unknown name is an error now.
     endpoint_for(given, key="asked for later", environ=os.environ)
     return given
-
-
-def _used(store: str | None) -> str:
-    from ullage.cli.open_store import open_store
-    from ullage.session.preferences import CHOSEN_MODEL
-    from ullage.store.files import located
-
-    path = located(store)
-    if path is not None and not path.exists():
-        return EMBEDDED
-    with open_store(store) as kept:
-        return (None if kept is None else CHOSEN_MODEL.get(kept.preferences)) or EMBEDDED
-
-
-def _embedded_row() -> dict[str, Any]:
-    from ullage.broker.embedded import runtime, weights
-
-    wanted, path = weights.SMOLLM2, weights.find()
-    state = f"{wanted.model}, {wanted.size / 1e6:.0f} MB, "
-    state += f"missing: {weights.GET}" if path is None else "present"
-    if not runtime.is_installed():
-        state += f"; its runtime is missing: {runtime.INSTALL}"
-    return {
-        "name": EMBEDDED,
-        "state": state,
-        "path": None if path is None else str(path),
-        "ready": path is not None and runtime.is_installed(),
-    }
-
-
-def _provider_rows() -> list[dict[str, Any]]:
-    import os
-
-    from ullage.broker.registry import PROVIDERS
-
-    return [
-        {
-            "name": name,
-            "state": f"{each.url}{_key_state(each.variable, os.environ)}",
-            "path": None,
-            "ready": each.variable is None or bool(os.environ.get(each.variable)),
-        }
-        for name, each in PROVIDERS.items()
-    ]
-
-
-def _key_state(variable: str | None, environ: Any) -> str:
-    if variable is None:
-        return ", no key needed"
-    return f", key in {variable}" if environ.get(variable) else f", needs {variable}"
-
-
-def _other_row(used: str) -> dict[str, Any]:
-    """Returns a row for a chosen model that is in no list: a file, or a server's address."""
-    path = Path(used)
-    if path.suffix.lower() != ".gguf":
-        return {"name": used, "state": "an address or a model's name", "path": None, "ready": True}
-    there = path.is_file()
-    state = f"{path.stat().st_size / 1e6:,.0f} MB, present" if there else "missing: the file does not exist"
-    return {"name": used, "state": state, "path": used, "ready": there}
 
 
 def _print_result(options: Namespace, value: dict[str, Any], text: str) -> None:
@@ -226,7 +185,7 @@ SPEC = CommandSpec(
         ActionSpec(
             name="list",
             usage="[options]",
-            brief="list the available models, and mark the one that answers",
+            brief="list your models and the providers, and mark the model that answers",
             add_options=_add_list_options,
         ),
         ActionSpec(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ullage import store
 from ullage.cli.complaint import complain
-from ullage.store.files import located
+from ullage.store import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -102,4 +102,5 @@ SPEC = CommandSpec(
     exit_codes=EXIT_CODES,
     add_options=add_options,
     run=run,
+    extra="gateway",
 )

@@ -283,7 +283,7 @@ def _print_event(number: int, event: tuple[str, Any] | None, *, json: bool) -> N
 
 def _words_of(event: tuple[str, Any] | None) -> tuple[str, str]:
     """Returns the role of an event's message, or the kind of the event, and its text."""
-    from ullage.store.texts import text_in
+    from ullage.store.pieces import text_in
 
     if event is None:
         return "damaged", "This event cannot be read."

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ullage.cli.command_spec import CommandSpec, store_option
+from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import asyncio
@@ -14,8 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+    from ullage.config import Settings
     from ullage.shell.loop import Shell
+    from ullage.shell.prompt import Prompt
+    from ullage.shell.screen import Screen
+    from ullage.shell.startup import Startup
+    from ullage.store import Store
 
+MOST_PIPED = 10_000_000
+"""The most bytes of piped input that go with a question."""
 EXIT_CODES = """\
 exit codes:
   0  ended normally
@@ -27,14 +35,17 @@ exit codes:
 DESCRIPTION = """\
 Opens the shell, as `ullage` alone does. A line that is a command runs; any other line is a question to
 the model. `!` in front of a line runs it, `?` asks it, and :help lists the shell's own commands. Without
-a terminal the shell runs each line of the input, and never confirms anything by itself."""
+a terminal the shell runs each line of the input, and never confirms anything by itself. With -c, piped
+input goes with the question."""
 
 EXAMPLES = """\
 examples:
   ullage
   ullage --model ollama/qwen2.5:7b
   ullage --resume
+  ullage --resume pick
   ullage -c "? How long is the Nile?"
+  git diff | ullage -c "what is this"
   echo "How long is the Nile?" | ullage"""
 
 
@@ -49,7 +60,7 @@ def add_options(shell: ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="SESSION",
-        help="continue this conversation (default: the latest)",
+        help="continue this conversation (default: the last one in this folder); `pick` shows a list",
     )
     shell.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
     store_option(shell, "the store")
@@ -84,7 +95,6 @@ def _run(options: Namespace) -> int:
     from ullage import store
     from ullage.cli.complaint import complain
     from ullage.session.trust import load_trusted
-    from ullage.shell.prompt import Prompt
     from ullage.shell.screen import Screen
     from ullage.shell.startup import Startup
     from ullage.window_chart import console
@@ -96,27 +106,39 @@ def _run(options: Namespace) -> int:
         opening = Startup(
             settings, kept, screen, os.environ, cwd, session=options.resume, model=options.model
         )
-        try:
-            if opening.notice and (options.line is not None or not screen.is_interactive):
-                complain(opening.notice)
-            if options.line is not None:
-                return _one(loop.run(opening.opened()), options.line, loop)
-            history = None if kept.path is None else Path(kept.path).with_name("history")
-            prompt = Prompt(
-                screen,
-                history,
-                opening.complete,
-                opening.status,
-                most_history=settings.shell.history,
-                goes_on=opening.goes_on,
-            )
-            opening.run(prompt, loop)
-        except SystemExit:
-            _stop(loop)
-            raise
-        finally:
-            loop.run(opening.close())
+        # The screen is quiet all the time: keys wait for the next prompt without being shown. The terminal
+        # gets its own modes back last, when no task of the loop can change them any more.
+        with nullcontext() if options.line is not None else screen.quiet():
+            try:
+                if opening.notice and (options.line is not None or not screen.is_interactive):
+                    complain(opening.notice)
+                if options.line is not None:
+                    return _one(loop.run(opening.opened()), options.line, loop)
+                opening.run(_prompt(screen, opening, kept, settings), loop)
+            except SystemExit:
+                _stop(loop)
+                raise
+            finally:
+                loop.run(opening.close())
     return 0
+
+
+def _prompt(screen: Screen, opening: Startup, kept: Store, settings: Settings) -> Prompt:
+    """Returns the prompt of the shell; its history lies beside the store."""
+    from pathlib import Path
+
+    from ullage.shell.prompt import Prompt
+    from ullage.shell.prompt_look import PromptLook
+
+    return Prompt(
+        screen,
+        None if kept.path is None else Path(kept.path).with_name("history"),
+        opening.complete,
+        opening.status,
+        most_history=settings.shell.history,
+        goes_on=opening.goes_on,
+        look=PromptLook(opening.folder, opening.kind),
+    )
 
 
 def _one(shell: Shell, line: str, loop: asyncio.Runner) -> int:
@@ -126,11 +148,29 @@ def _one(shell: Shell, line: str, loop: asyncio.Runner) -> int:
     from ullage.shell.remedies import error_text
 
     try:
-        loop.run(shell.act(line))
+        loop.run(shell.act(line, _piped))
     except UllageError as error:
         complain(error_text(error))
         return 1
     return shell.code
+
+
+def _piped() -> str:
+    """Returns the piped input, which goes with the question; empty in a terminal."""
+    import os
+    import sys
+
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return ""
+    # Not through sys.stdin: a thread that waits inside it would break the end of the program.
+    handle, read = sys.stdin.fileno(), bytearray()
+    while piece := os.read(handle, 65_536):
+        read += piece
+        if len(read) > MOST_PIPED:
+            raise ConfigurationError(
+                f"The piped input has more than {MOST_PIPED // 1_000_000} MB. Pipe a part of it."
+            )
+    return read.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 @contextmanager

@@ -19,11 +19,12 @@ from ullage.cli.exit_codes import code_of
 from ullage.errors import ConfigurationError, NotBooked, NotSaved, UllageError
 from ullage.patience import GRACE, limit_waiting, patiently
 from ullage.session.model_choice import choose_model
+from ullage.session.secrets import mask
 from ullage.session.setup import SessionOptions, open_single_turn
 from ullage.session.trust import load_trusted
 from ullage.text import remove_unsafe
 from ullage.tokens import RemoteTokenizer
-from ullage.turn import Settled
+from ullage.turn import SHORT_ANSWER, AnswerShortened, Settled
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -40,7 +41,7 @@ def ask(options: Namespace) -> int:
     question = _question(options.question)
     try:
         with store.open(options.store) as kept:
-            return asyncio.run(_ask(question, options, kept))
+            return asyncio.run(_ask(*question, options, kept))
     except NotBooked as error:  # raised when the store was closed; the answer is already printed
         sys.stderr.write(f"ullage: {error}\n")
         if isinstance(error.__context__, KeyboardInterrupt):
@@ -58,21 +59,33 @@ def _error(error: UllageError) -> dict[str, str]:
     return {"type": type(error).__name__, "message": str(error)}
 
 
-def _question(words: list[str]) -> str:
-    """Returns the words of the command line, followed by the piped input."""
+def _question(words: list[str]) -> tuple[str, str]:
+    """Returns the words of the command line, and the piped input."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
-    question = "\n\n".join(filter(str.strip, (" ".join(words), piped)))
-    if not question:
+    if not (" ".join(words) + piped).strip():
         raise ConfigurationError('the question is empty. Try: ullage ask "How long is the Nile?"')
-    return question.encode("utf-8", "replace").decode()  # invalid bytes cannot be sent as text
+    return " ".join(words), piped
 
 
-async def _ask(question: str, options: Namespace, kept: Store) -> int:
+def _mask(piped: str) -> str:
+    """Returns piped input without what looks like a secret, and tells the user if something was masked."""
+    masked = mask(piped)
+    if masked.found:
+        complain(
+            f"masked in the piped input: {', '.join(masked.found)} (shell.mask_secrets = false sends all)"
+        )
+    return masked.text
+
+
+async def _ask(words: str, piped: str, options: Namespace, kept: Store) -> int:
     folder = Path.cwd()
     settings = load_trusted(options.config, kept.preferences, os.environ, folder)
     model, notice = choose_model(settings, kept.preferences, options.model)
     for each in filter(None, (*settings.notices, notice)):
         complain(each)
+    piped = _mask(piped) if settings.shell.mask_secrets else piped
+    question = "\n\n".join(filter(str.strip, (words, piped)))
+    question = question.encode("utf-8", "replace").decode()  # invalid bytes cannot be sent as text
     choices = SessionOptions(
         session=options.session,
         project=folder.name if options.project is None else options.project,
@@ -143,6 +156,8 @@ async def _stream(open_model: OpenModel, context: Context, *, is_shown: bool) ->
                         _print(event.text)
                 elif isinstance(event, Finished):
                     reason = event.reason
+                elif isinstance(event, AnswerShortened) and event.tokens < SHORT_ANSWER:
+                    complain(f"the cap leaves room for an answer of at most {event.tokens:,} tokens")
                 elif isinstance(event, Settled):
                     settled = event
         except NotSaved as error:

@@ -25,6 +25,8 @@ class KeyRow(NamedTuple):
     """The range of a number, or of a text's length."""
     word: str | None = None
     """The word for None in a file; TOML has no null."""
+    also: tuple[str, ...] = ()
+    """More words that a file may use for None."""
     choices: tuple[str, ...] = ()
     overlay: str = "no"
     """Rule for a project's file: one of `overlay.RULES`."""
@@ -35,6 +37,10 @@ class KeyRow(NamedTuple):
     def path(self) -> tuple[str, ...]:
         """The parts of the name."""
         return tuple(self.name.split("."))
+
+    def is_none(self, value: object) -> bool:
+        """Returns True if a value of a file is a word for None."""
+        return isinstance(value, str) and value in (self.word, *self.also)
 
     @property
     def is_named(self) -> bool:

@@ -39,7 +39,7 @@ ROWS: tuple[KeyRow, ...] = (
     KeyRow(
         "context.max_turns",
         "whole",
-        40,
+        None,
         "Maximum number of turns that are sent. The digest replaces older turns.",
         "More turns are more tokens in every request.",
         least=1,
@@ -50,12 +50,14 @@ ROWS: tuple[KeyRow, ...] = (
     KeyRow(
         "context.token_budget",
         "whole",
-        4_096,
-        'Maximum number of input tokens of a request, within the window. "none" uses the whole window.',
+        None,
+        'Maximum number of input tokens of a request, within the window. "auto" follows the model: its '
+        'window less context.reserved_output, or 4,096 if its window is not known. "none" means the same.',
         "Every request costs up to this many input tokens.",
         least=1,
         most=MOST_TOKENS,
-        word="none",
+        word="auto",
+        also=("none",),
         overlay="lower",
     ),
     KeyRow(
@@ -250,8 +252,8 @@ ROWS: tuple[KeyRow, ...] = (
     KeyRow(
         "shell.status",
         "line",
-        "{model} {ctx_used}/{ctx_max} {ctx_percent} {cost}",
-        "Text in the prompt. {session_cost}, {cwd} and {git} are also available.",
+        "{model} {gauge} {ctx_used}/{ctx_max} {ctx_percent} {cost} {cap} {mode}",
+        "Text below the prompt. {session_cost}, {cwd} and {git} are also available.",
         "{git} reads the name of the branch before each prompt, without running a program.",
         most=500,
     ),
@@ -273,6 +275,33 @@ ROWS: tuple[KeyRow, ...] = (
         "The lines are in a file that only you can read.",
         most=1_000_000,
         overlay="lower",
+    ),
+    KeyRow(
+        "shell.startup",
+        "line",
+        None,
+        "A file of bash commands that the shell's bash runs after ~/.bashrc, for example aliases.",
+        "If it does not end within ten seconds, bash starts without it and without ~/.bashrc.",
+        most=2_000,
+        word="none",
+        example='"~/.config/ullage/startup.bash"',
+    ),
+    KeyRow(
+        "shell.follow_up",
+        "whole",
+        8,
+        "How often the model goes on by itself after you let its commands run: it gets their output and "
+        "answers again. 0 waits for your next question.",
+        "A request each time. Ctrl-C or an empty line stops it.",
+        most=1_000,
+        overlay="lower",
+    ),
+    KeyRow(
+        "shell.mask_secrets",
+        "flag",
+        True,
+        "If true, keys, tokens and passwords in outputs, files and piped input are masked for the model.",
+        "If false, the model's provider gets them.",
     ),
     # Goal mode
     KeyRow(

@@ -53,14 +53,14 @@ class ValueKind(NamedTuple):
 
 def read(value: object, row: KeyRow) -> Any:
     """Returns the value of a key from its value in a file; raises Wrong if it is invalid."""
-    if row.word is not None and value == row.word:
+    if row.is_none(value):
         return None
     return KINDS[row.kind].read(value, row)
 
 
 def parse(text: str, row: KeyRow) -> Any:
     """Returns the value of a key from an environment variable; raises Wrong if it is invalid."""
-    return read(text if text == row.word else KINDS[row.kind].parse(text), row)
+    return read(text if row.is_none(text) else KINDS[row.kind].parse(text), row)
 
 
 def allowed(row: KeyRow) -> str:

@@ -77,6 +77,17 @@ def load(
     return settings
 
 
+def preview(document: Document, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+    """Returns the settings and the problems of a content that the user's file may get.
+
+    A project's file plays no part.
+    """
+    found = check(document)
+    _add_environment(found, environ)
+    settings = build(found.values, found.tables, sources=MappingProxyType(found.sources))
+    return settings, [*found.problems, *_combined_problems(settings, found)]
+
+
 def store_url(path: Path | str | None, environ: Mapping[str, str]) -> str | None:
     """Returns the place of the store, which must be known before a project's file can be trusted.
 

@@ -31,8 +31,9 @@ class ContextSettings:
     """The part of the conversation that is sent."""
 
     max_turns: int | None
+    """None for no such limit."""
     token_budget: int | None
-    """None for the whole window less the reserve."""
+    """None for the budget that follows the model: `session.budget.budget_for` returns it."""
     reserved_output: int | None
     """None for the model's longest answer, at most a quarter of the window."""
     max_summary_chars: int
@@ -165,6 +166,11 @@ class ShellSettings:
     """One of `keys.CONFIRM`."""
     history: int
     """Number of input lines that are saved; 0 for none."""
+    startup: str | None
+    """File that the shell's bash runs after ~/.bashrc."""
+    follow_up: int
+    """Most times that the model goes on by itself after its commands have run; 0 for never."""
+    mask_secrets: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -139,17 +140,36 @@ def write_initial(path: Path, *, force: bool = False) -> Path:
     return target
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes the user's file completely or not at all; an existing file keeps its permissions.
+
+    Raises ConfigurationError if it cannot be written.
+    """
+    target = path.resolve()  # keeps a link and writes the file that it points to
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+        _replace(target, content, mode)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+
 def _write(target: Path, content: bytes, *, force: bool) -> None:
     """Writes a file that only its owner can read; an old file is replaced completely or not at all."""
     if not force:
         with open(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:  # noqa: PTH123
             file.write(content)
         return
+    _replace(target, content, 0o600)
+
+
+def _replace(target: Path, content: bytes, mode: int) -> None:
     import tempfile  # noqa: PLC0415 - only needed to write a file
 
     handle, name = tempfile.mkstemp(prefix=".config-", dir=target.parent)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor
+            os.fchmod(handle, mode)
             file.write(content)
             file.flush()
             os.fsync(handle)

@@ -6,13 +6,14 @@ limits), a `Meter` and, if there is a summarizer, `Summaries`. Each method calls
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.call_pairs import unanswered
+from ullage.context.blocks import blocks_of, expected, in_front
 from ullage.context.journal import Event
 from ullage.context.options import ContextOptions, takes_options
-from ullage.context.outputs import blocks_of, expected, in_front
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
 from ullage.context.record import Record
 from ullage.context.renderer import Renderer
@@ -25,9 +26,9 @@ from ullage.tokens.calibration import NEUTRAL
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from decimal import Decimal
+    from types import EllipsisType
 
     from ullage.context.bounds import Bounds
     from ullage.context.forms import Compress
@@ -136,7 +137,7 @@ class Context:
 
     @property
     def printed_tokens(self) -> int:
-        """Returns about how many tokens the output of commands will add to the next user turn."""
+        """Returns the most tokens that the output of commands will add to the next user turn."""
         return expected(self.record.state.outputs, self._room(), self.count_text)
 
     def _room(self) -> int:
@@ -171,7 +172,7 @@ class Context:
         return before - self.estimate_tokens()
 
     def undo(self) -> Sequence[Message]:
-        """Removes the last exchange, and returns its turns."""
+        """Removes the last exchange, and returns its turns; right after a reset, brings its turns back."""
         return self.record.undo()
 
     def reset(self) -> None:
@@ -307,21 +308,27 @@ class Context:
         self,
         model: ModelLike,
         *,
+        token_budget: int | EllipsisType | None = ...,
         window: int | None = None,
         reserved_output: int | None = None,
         tokenizer: Tokenizer | None = None,
         factor: Factor = NEUTRAL,
     ) -> None:
-        """Changes the model: the history is counted again and fitted again."""
+        """Changes the model: the history is counted again and fitted again.
+
+        The budget stays the same, unless `token_budget` is given.
+        """
+        budget = self._token_budget if token_budget is ... else token_budget
         self.renderer.bounds = replace(
             self.bounds,
             target=target_of(model),
-            token_budget=self._token_budget,
+            token_budget=budget,
             window=window,
             reserved_output=reserved_output,
             tokenizer=tokenizer,
             factor=factor,
         )
+        self._token_budget = budget
         self.renderer.recalibrate(factor)
 
     def use_tokenizer(self, tokenizer: Tokenizer, factor: Factor = NEUTRAL) -> None:
@@ -333,12 +340,18 @@ class Context:
         """Sets the tools that are sent from now on; their schemas are counted."""
         self.renderer.bounds = replace(self.bounds, tools=read_tools(tools))
 
-    def temporary_limits(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def temporary_limits(self) -> Iterator[None]:
         """Undoes, at the end of the block, all changes of the model, the tools and the limit.
 
         Turns that only another model's window has no room for are not summarized.
         """
-        return self.renderer.temporary_limits()
+        budget = self._token_budget
+        with self.renderer.temporary_limits():
+            try:
+                yield
+            finally:
+                self._token_budget = budget
 
     def lower_limit(self, limit: int) -> None:
         """Lowers the limit from now on, as after a provider's refusal; a higher limit changes nothing."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ullage.context.blocks import DEFAULT_PROMPT
 from ullage.context.bounds import Bounds
-from ullage.context.summaries import Summaries
-from ullage.context.summary import Summarizer
+from ullage.context.summary import Summaries, Summarizer
 from ullage.fitting.policy import checked_policy
 from ullage.intake import checked_share, read_tools, whole_number
 from ullage.target import target_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.context.excerpt import shorten_beside, take_excerpt
-from ullage.context.search import explain_nothing, read_query
+from ullage.context.search import explain_nothing, read_query, shorten_beside, take_excerpt
 from ullage.target import target_of
 from ullage.text import RECALL_CLOSE, RECALL_OPEN, disarm
 from ullage.tokens import counter_for

@@ -127,9 +127,9 @@ class Record:
         return [Event("turn", {"message": result_message(call, INTERRUPTED)}) for call in self.waiting]
 
     def undo(self) -> Sequence[Message]:
-        """Removes the last exchange, and returns its turns."""
+        """Removes the last exchange, and returns its turns; right after a reset, brings its turns back."""
         before = self.turns
-        if before:
+        if before or self.state.cleared is not None:
             self.change(Event("undo", {}))
         return before[len(self.state.turns) :]
 

@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ullage.context.blocks import system_messages
-from ullage.context.evictions import Evictions
-from ullage.context.forms import fitted_without_tool_role
+from ullage.context.forms import Rendition, fitted_without_tool_role, short_form
 from ullage.context.journal import Event
 from ullage.context.learned import NOTHING_LEARNED, learned, new_texts
-from ullage.context.rendition import Rendition, short_form
+from ullage.context.request_log import Evictions
 from ullage.context.window_cache import WindowCache
 from ullage.errors import ContextOverflowError
 from ullage.tokens import texts_of
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ullage.context.forms import Compress
     from ullage.context.learned import Learned
     from ullage.context.record import Record
-    from ullage.context.summaries import Summaries
+    from ullage.context.summary import Summaries
     from ullage.context.window_cache import CachedWindow
     from ullage.fitting import Change, Fitted
     from ullage.messages import Message

@@ -6,7 +6,7 @@ line, so that roles alternate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.call_pairs import Waiting, follow
@@ -77,6 +77,8 @@ class State:
     """The number of events that removed turns."""
     printed_by: dict[str, int] = field(default_factory=dict)
     """The number of the event that has an output, by the output's text."""
+    cleared: State | None = None
+    """The state before the last reset, which an undo without turns brings back; None if there was none."""
 
 
 def apply(state: State, event: Event) -> None:
@@ -128,8 +130,12 @@ def _compact(state: State, data: Mapping[str, Any]) -> None:
 def _undo(state: State, _: Mapping[str, Any]) -> None:
     """Removes the last exchange: the last user turn and all turns after it.
 
-    The command outputs before that user turn wait for the next one again.
+    The command outputs before that user turn wait for the next one again. If there is no turn, the last
+    reset is taken back.
     """
+    if not state.lines and state.cleared is not None:
+        _restore(state, state.cleared)
+        return
     while state.lines:
         turn, place = state.lines.pop()
         del state.turns[place:]
@@ -149,9 +155,25 @@ def _undo(state: State, _: Mapping[str, Any]) -> None:
 
 
 def _reset(state: State, _: Mapping[str, Any]) -> None:
-    goal, events, rewound = state.goal, state.events, state.rewound
-    state.__init__()  # type: ignore[misc] # every field gets its default
-    state.goal, state.events, state.rewound = goal, events, rewound + 1
+    before = replace(state) if state.lines else state.cleared
+    state.__init__(  # type: ignore[misc] # every other field gets its default
+        goal=state.goal, events=state.events, rewound=state.rewound + 1, cleared=before
+    )
+
+
+def _restore(state: State, before: State) -> None:
+    """Brings back the state before a reset; the goal and later outputs stay."""
+    later = state.outputs
+    state.__init__(  # type: ignore[misc] # every field gets a value of its own or of the earlier state
+        **{each.name: getattr(before, each.name) for each in fields(state)}
+        | {
+            "outputs": [*before.outputs, *later],
+            "printed_by": before.printed_by | state.printed_by,
+            "goal": state.goal,
+            "events": state.events,
+            "rewound": state.rewound + 1,
+        }
+    )
 
 
 HAPPENINGS: Mapping[str, Callable[[State, Mapping[str, Any]], None]] = {

@@ -1,17 +1,18 @@
 """`WindowCache`: a window for each prompt and model in use; each window reads only new turns.
 
 If the state of a window was saved at a trim, the window continues from there and reads only the turns after
-it.
+it. The name of a saved state is a hash of the rules, the options and the events that made it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.context.blocks import shares, split, system_messages, with_blocks
-from ullage.context.savepoint import describe, name_of
 from ullage.errors import ContextOverflowError, StoreError
 from ullage.fitting.result import is_eviction
 from ullage.fitting.state import Mark
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ullage.fitting.state import FoldState
     from ullage.messages import Message
     from ullage.tokens import Count
+
 
 MOST = 4
 """Most windows in the cache; for another one, the history is read again."""
@@ -325,3 +327,54 @@ class WindowCache:
         same = len(system_messages(before)) == len(system_messages(blocks))
         self._trail = Trail(trail.first, (*trail.renewals, renewal)) if same else None
         self._windows = []
+
+
+# Names of saved states ----------------------------------------------------------------------------------
+
+PROBE = "Where did we put the parser? src/parser.py:17 0x7f3a 東京 \N{SNOWMAN}\n"
+"""A text that different tokenizers are very unlikely to count alike."""
+
+
+def name_of(bounds: Bounds, first: Blocks) -> str | None:
+    """Returns a name made of everything that decides the fold's result; None if JSON cannot hold it."""
+    from ullage.fitting.snapshot import rules  # noqa: PLC0415 - most conversations are never trimmed
+
+    counter, tokenizer = bounds.counter(), bounds.tokenizer
+    options = {
+        "rules": rules(),
+        "target": asdict(bounds.target),
+        "limit": bounds.limit,
+        "policy": asdict(bounds.applied),
+        "tools": bounds.tools,
+        "factor": asdict(bounds.factor),
+        "tokenizer": None if tokenizer is None else [type(tokenizer).__qualname__, tokenizer.name],
+        "probe": [counter.text(PROBE), counter.message({"role": "user", "content": PROBE}), counter.exact],
+        "blocks": first,
+    }
+    try:
+        return _hash(options)
+    except (TypeError, ValueError):
+        return None
+
+
+def describe(renewals: Sequence[Any], compactions: Sequence[Compaction], rewound: int) -> dict[str, Any]:
+    """Returns the renewals, compactions and rewinds of a fold as a few numbers."""
+    return {
+        "renewals": len(renewals),
+        "blocks": _hash(renewals),
+        "compactions": len(compactions),
+        "shares": _hash(list(compactions)),
+        "rewound": rewound,
+    }
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=_plain)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Returns a set in sorted order; raises TypeError for any other value."""
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ullage.cost.book import Account, Book, Cap, Refusal, Reservation
+from ullage.cost.book import Account, Book, Cap, MemoryBook, Refusal, Reservation
 from ullage.cost.keys import GatewayKey, Limits
 from ullage.cost.ledger import Ledger, day_of
-from ullage.cost.memory import MemoryBook
 from ullage.cost.prices import Prices, cost_of, prices_of, worst_case
 from ullage.usage import LedgerEntry
 

@@ -11,14 +11,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ullage.cost.book import Cap
 from ullage.errors import KeyRefused
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 Number = TypeVar("Number", int, Decimal)
 
 EVERY_MODEL = ("*",)
+POLICY_FIELDS = (
+    "max_age",
+    "max_tokens_per_output",
+    "preserve_errors",
+    "preserve_small_outputs",
+    "small_output_threshold",
+    "preserve_recent_turns",
+    "keep_first_user",
+    "digest_share",
+    "recall_share",
+    "low_water",
+    "max_turns",
+)
+"""The fields of `FitPolicy` that a request may set with its header. The others name single messages or run
+code."""
 
 
 class Limits(NamedTuple, Generic[Number]):
@@ -47,6 +65,10 @@ class GatewayKey:
     tokens: Limits[int] = NO_LIMITS
     """Limits of prompt and answer together."""
     requests_a_minute: int | None = None
+    largest_limit: int | None = None
+    """Most input tokens of each request; None if only the window of its model limits it."""
+    policy_fields: tuple[str, ...] = POLICY_FIELDS
+    """The fields of the policy that the header `x-ullage-policy` may set."""
     may_recall: bool = False
     """True if the gateway may offer the recall tool to the model."""
     is_admin: bool = False
@@ -66,6 +88,23 @@ def check_model(key: GatewayKey, model: str) -> None:
     """Raises KeyRefused if the key may not use the model."""
     if not key.allows(model):
         raise KeyRefused("model", key=key.name, model=model, allowed=key.models)
+
+
+def check_limit(key: GatewayKey, asked: int | None) -> int | None:
+    """Returns the limit of a request: as asked, or the key's; None if neither sets one.
+
+    Raises KeyRefused if the request asks for more than the key allows.
+    """
+    if asked is not None and key.largest_limit is not None and asked > key.largest_limit:
+        raise KeyRefused("limit", key=key.name, asked=asked, most=key.largest_limit)
+    return key.largest_limit if asked is None else asked
+
+
+def check_policy(key: GatewayKey, fields: Iterable[str]) -> None:
+    """Raises KeyRefused if the key may not set one of these fields of the policy."""
+    for field in fields:
+        if field not in key.policy_fields:
+            raise KeyRefused("policy", key=key.name, field=field, allowed=key.policy_fields)
 
 
 def check_time(key: GatewayKey, now: float | None = None) -> None:

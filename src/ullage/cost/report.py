@@ -1,4 +1,4 @@
-"""Sums of costs by day, model, project, category, session or key, as a table, JSON or CSV.
+"""Sums of costs by day, model, project, category, session or key, as a table, bars, JSON or CSV.
 
 An unknown cost is a question mark in a table, null in JSON and empty in CSV, never 0. If only some calls of a
 line have a known cost, the table shows the number of the others: `1.2300 + 4 unpriced`.
@@ -10,6 +10,7 @@ import csv
 import io
 from collections import defaultdict
 from dataclasses import dataclass, fields
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,10 @@ from ullage.extras import require
 from ullage.usage import LedgerEntry, sum_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ullage.cost.book import Account
+
 
 GROUPS = ("day", "model", "project", "category", "session", "key")
 """Names that a report can group by."""
@@ -37,12 +39,12 @@ class ReportLine:
     """The sum of the calls of one group."""
 
     group: tuple[str, ...]
-    """Values of the group, in the order of `Report.by`."""
+    """Values of the group, in the order of `CostReport.by`."""
     entry: LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CostReport:
     """Lines sorted by group, and their sum."""
 
     by: tuple[str, ...]
@@ -50,7 +52,9 @@ class Report:
     total: LedgerEntry
 
 
-def report(entries: Iterable[tuple[Account, LedgerEntry]], by: Sequence[str] = ("day", "model")) -> Report:
+def report(
+    entries: Iterable[tuple[Account, LedgerEntry]], by: Sequence[str] = ("day", "model")
+) -> CostReport:
     """Sums the entries by any of day, model, project, category, session and key."""
     unknown = [each for each in by if each not in GROUPS]
     if unknown:
@@ -62,10 +66,10 @@ def report(entries: Iterable[tuple[Account, LedgerEntry]], by: Sequence[str] = (
     lines = tuple(ReportLine(group, sum_entries(groups[group])) for group in sorted(groups))
     # Without calls, the cost is known to be 0.
     whole = sum_entries(line.entry for line in lines) if lines else LedgerEntry(cost=Decimal(0))
-    return Report(wanted, lines if wanted else (), whole)
+    return CostReport(wanted, lines if wanted else (), whole)
 
 
-def as_table(made: Report, shown: Callable[[str], str] = str) -> str:
+def as_table(made: CostReport, shown: Callable[[str], str] = str) -> str:
     """Returns the report as aligned columns for people; `shown` makes a name safe to print."""
     columns = [each for each in COLUMNS if each not in HIDDEN_WHERE_ZERO or getattr(made.total, each, 0) > 0]
     heads = [*made.by, *(each.replace("_", " ") for each in columns), "dollars"]
@@ -76,7 +80,7 @@ def as_table(made: Report, shown: Callable[[str], str] = str) -> str:
     return _aligned([heads, *rows, [*last, *_figures(made.total, columns)]], len(made.by))
 
 
-def as_json(made: Report) -> bytes:
+def as_json(made: CostReport) -> bytes:
     """Returns the report as one JSON object; costs are numbers with all digits."""
     import orjson  # noqa: PLC0415 - loaded only for JSON
 
@@ -87,7 +91,7 @@ def as_json(made: Report) -> bytes:
     return orjson.dumps({"by": made.by, "lines": lines, "total": _values(made.total)})
 
 
-def as_csv(made: Report) -> str:
+def as_csv(made: CostReport) -> str:
     """Returns the lines as CSV with a header, without the total."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -143,3 +147,44 @@ def _aligned(rows: list[list[str]], names: int) -> str:
             cells.append(cell + blanks if place < names else blanks + cell)
         lines.append("  ".join(cells).rstrip() + "\n")
     return "".join(lines)
+
+
+# Bars ---------------------------------------------------------------------------------------------------
+
+BAR = "█"
+WIDEST, NARROWEST = 40, 6
+"""The most cells of a bar, and the fewest for which bars are drawn."""
+
+
+def bars_of(costs: Sequence[Decimal | None], room: int) -> list[str]:
+    """Returns a bar for each cost, on one scale; at least one cell for a cost above 0, none if it is unknown.
+
+    Without enough room all bars are empty.
+    """
+    cells, largest = min(WIDEST, room), max(filter(None, costs), default=Decimal(0))
+    if cells < NARROWEST or not largest:
+        return [""] * len(costs)
+    return [BAR * max(1, round(cells * cost / largest)) if cost else "" for cost in costs]
+
+
+def add_bars(table: str, made: CostReport, width: int) -> str:
+    """Returns the table of a report with a bar behind each line; its heads and its total have none."""
+    heads, *rows, total = table.splitlines()
+    longest = max(map(len, (heads, *rows, total)))
+    bars = bars_of([line.entry.cost for line in made.lines], width - longest - 2)
+    lines = (f"{row:<{longest}}  {bar}".rstrip() for row, bar in zip(rows, bars, strict=True))
+    return "\n".join([heads, *lines, total]) + "\n"
+
+
+def draw_days(made: CostReport, today: str, days: int, width: int) -> Iterator[str]:
+    """Yields a line with a bar for each of the last days, also for a day without calls."""
+    entries = {line.group[0]: line.entry for line in made.lines}
+    last = date.fromisoformat(today)
+    shown = [(last - timedelta(days=before)).isoformat() for before in reversed(range(days))]
+    nothing = LedgerEntry(cost=Decimal(0))
+    found = [entries.get(day, nothing) for day in shown]
+    costs = [shown_cost(entry) for entry in found]
+    wide = max(map(len, costs))
+    bars = bars_of([entry.cost for entry in found], width - 14 - wide)
+    for day, cost, bar in zip(shown, costs, bars, strict=True):
+        yield f"{day}  {cost:>{wide}}  {bar}".rstrip()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from ullage.fitting.values import SEPARATOR, VALUE_CHARS, clean, one_line
@@ -24,13 +25,14 @@ LIST_CHARS = 120
 """Characters after which a list of values with one name is broken."""
 FOLDER_CHARS = 8
 """A shorter folder is written with each of its paths."""
+SHARED_CHARS = 20
+"""The same for a folder of which the paths are in different folders."""
 
 Item: TypeAlias = tuple[str, str]
 """A value and its name; the name is empty if it has none."""
 
 NAMED = re.compile(r"([\w.\-\[\]]{1,40})=(.+)", re.DOTALL)
 _IN_FOLDER = re.compile(r"(\S*/)\{([^{}\s]+(?:, [^{}\s]+)+)\}")
-_IN_LIST = re.compile(rf"({_IN_FOLDER.pattern}|\S+?)(?:, |$)")
 
 
 def write_block(task: str, lines: Sequence[str]) -> str:
@@ -125,11 +127,31 @@ def _by_folder(values: Sequence[str]) -> Iterator[str]:
                 size += len(values[end]) - len(folder)
                 end += 1
         if end - at < 2:
+            folder = _shared(values[at : at + 2])
+            end, size = at, len(folder)
+            while folder and end < len(values) and size < LIST_CHARS and _is_below(folder, values[end]):
+                size += len(values[end]) - len(folder)
+                end += 1
+        if end - at < 2:
             yield values[at]
             at += 1
         else:
             yield f"{folder}{{{', '.join([value[len(folder) :] for value in values[at:end]])}}}"
             at = end
+
+
+def _shared(paths: Sequence[str]) -> str:
+    """Returns the folder that two paths are both below, with its slash; empty if it is short."""
+    if len(paths) < 2 or paths[0][:SHARED_CHARS] != paths[1][:SHARED_CHARS]:
+        return ""
+    folders = [path.split("/")[:-1] for path in paths]
+    both = takewhile(lambda names: names[0] == names[1], zip(folders[0], folders[-1], strict=False))
+    folder = "/".join([name for name, _ in both])
+    return f"{folder}/" if len(folder) >= SHARED_CHARS else ""
+
+
+def _is_below(folder: str, path: str) -> bool:
+    return path.startswith(folder) and path != folder and "{" not in path and "}" not in path
 
 
 def _is_in(folder: str, path: str) -> bool:
@@ -188,11 +210,26 @@ def _parts(name: str, text: str) -> list[str]:
     """Returns the values of a list; a text that is not a list is the only value."""
     if not name or ", " not in text:
         return [text]
-    texts = [match[1] for match in _IN_LIST.finditer(text)]
-    if ", ".join(texts) != text:
-        return [text]
+    texts = _split_list(text)
     values: list[str] = []
     for each in texts:
-        folder = _IN_FOLDER.fullmatch(each)
+        folder = _IN_FOLDER.fullmatch(each) if each[-1:] == "}" else None
+        if not folder and (not each or any(map(str.isspace, each))):
+            return [text]
         values += [folder[1] + name for name in folder[2].split(", ")] if folder else [each]
     return values
+
+
+def _split_list(text: str) -> list[str]:
+    """Returns the parts between the commas of a list; paths in the braces of a folder are one part."""
+    texts: list[str] = []
+    opened: list[str] = []
+    for part in text.split(", "):
+        if opened or ("/{" in part and "}" not in part):
+            opened.append(part)
+            if part[-1:] == "}":
+                texts.append(", ".join(opened))
+                opened = []
+        else:
+            texts.append(part)
+    return texts + opened

@@ -8,13 +8,14 @@ marks and items of the provider's own tools, stay the very objects that were giv
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage import wire
 from ullage.call_pairs import with_interruptions
 from ullage.errors import ContextOverflowError, InvalidRequest
 from ullage.fitting.budget import limit_for
-from ullage.fitting.fold_path import FoldPath
+from ullage.fitting.fold import FoldPath
 from ullage.fitting.options import Extras, make_options
 from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
@@ -26,10 +27,10 @@ from ullage.tokens import count_request
 from ullage.tokens.calibration import NEUTRAL
 from ullage.wire.api import HISTORIES
 from ullage.wire.fields import BodyField
-from ullage.wire.origin import Kept, Origin
+from ullage.wire.original import BodyOrigin, Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ullage.fitting.options import Options
     from ullage.fitting.policy import FitPolicy
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ullage.tokens.calibration import Factor
     from ullage.wire import Api, Request
 
-SYSTEM = Origin(())
+SYSTEM = BodyOrigin(())
 """The origin of a system prompt that stands beside the list of items."""
 
 
@@ -113,7 +114,7 @@ class _Reading(NamedTuple):
     items: list[Any]
     """Copies of the items, so that a change by their owner is noticed."""
     messages: list[Message]
-    origins: list[Origin]
+    origins: list[BodyOrigin]
 
 
 class RequestWindow:
@@ -143,6 +144,19 @@ class RequestWindow:
     def __repr__(self) -> str:
         read = 0 if self._path is None else len(self._path.state.history)
         return f"<RequestWindow of {self._api.name}: {plural(read, 'message')}>"
+
+    def __reduce__(self) -> tuple[Callable[[], RequestWindow], tuple[()]]:
+        """Copies have the same rules. They read the history again from the next body."""
+        made = partial(
+            RequestWindow,
+            self._api.name,
+            model=self._target,
+            limit=self._limit,
+            reserve=self._reserve,
+            policy=self._policy,
+            factor=self._factor,
+        )
+        return made, ()
 
     @property
     def factor(self) -> Factor:

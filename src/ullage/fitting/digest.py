@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import log
 from operator import itemgetter
@@ -35,7 +36,7 @@ from ullage.fitting.facts import (
     speaker_of,
 )
 from ullage.fitting.outputs import ADDRESSES, FILES, NAMES, PATHS
-from ullage.fitting.talk import information, subjects
+from ullage.fitting.talk import information, is_standing, subjects
 from ullage.fitting.values import SEPARATOR, VALUE_CHARS, head_of, tail_of
 
 if TYPE_CHECKING:
@@ -117,15 +118,23 @@ DEARNESS = 0.85
 """Exponent of a value's length: a longer value must weigh more to be chosen."""
 TELLING = 5.0
 """Information of a sentence whose weight is exactly the weight of its kind."""
+LASTING = 2.0
+"""More weight of what the user says to hold until the end, so that it outlives hundreds of messages."""
 CROWDING = 0.1
 """Exponent by which the n-th fact of a message weighs less than the first one."""
 
 REPEATED = 0.4
 """If at most this share of a sentence's subjects is new, the sentence is a repetition."""
+MOST_ALIKE: dict[Kind, int] = {Kind.DETAIL: 4, Kind.USED: 48, Kind.MENTIONED: 48, Kind.FOUND: 48}
+"""Most values with one name in one line, by kind: a longer list of numbers or names of code tells nothing."""
+SHAPES = 3
+"""Most sentences that differ only in their numbers, as the lines of a log do."""
 BARE = 3
 """Most unnamed values of one label; a longer list would say nothing."""
 
+_OWN = frozenset({Kind.TOLD, Kind.SAID})
 _SENTENCES = frozenset({Kind.TOLD, Kind.SAID, Kind.REPORTED, Kind.STATED})
+_REPEATING = _SENTENCES | {Kind.RESULT, Kind.ERROR, Kind.DECIDED}
 _PHRASES = _SENTENCES | {Kind.COMMAND, Kind.RESULT, Kind.ERROR, Kind.DECIDED}
 _GROUPS = (PATHS, FILES, NAMES, ADDRESSES)
 _STRIDE = 1_000  # places that a message has for its facts
@@ -134,6 +143,7 @@ _dearness = [DEARNESS * log(12 + chars) for chars in range(VALUE_CHARS + 1)]
 _crowding = [CROWDING * log(1 + before) for before in range(_STRIDE)]
 _weight, _value, _order = itemgetter(0), itemgetter(1), itemgetter(4)
 _MARKS = str.maketrans(dict.fromkeys("$:,;!?()[]{}<>\"'`*=", " "))
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 _DIGIT = re.compile(r"\d")  # the number in a sentence may belong to something else
 _SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
@@ -170,6 +180,8 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
         weight = _worth[kind] + recent - _dearness[len(value)] - _crowding[place - first]
         if kind in _SENTENCES:
             weight += log(max(1.0, information(value)) / TELLING)
+            if kind in _OWN and is_standing(value):
+                weight += LASTING
         old = pool.get(value)
         if old is None:
             pool[value] = new(Fact, (weight, value, name, line, place, 1, kind))
@@ -180,7 +192,8 @@ def _note(pool: dict[str, Fact], message: Taken) -> None:
             seen = 1
         if not first < old_place < first + _STRIDE:  # in another message
             seen += 1
-            weight += AGAIN / seen
+            if kind not in _SENTENCES:  # a sentence that is said again says nothing new
+                weight += AGAIN / seen
         if kind <= old_kind:
             pool[value] = new(Fact, (weight, value, name or old_name, line, place, seen, kind))
         else:
@@ -288,14 +301,13 @@ def _choose(ranked: Iterable[Fact], chars: int) -> tuple[list[Fact], int]:
     """Returns the heaviest facts that fit into about this many characters, and their characters."""
     chosen: list[Fact] = []
     spent: dict[str, int] = {}
-    bare: dict[str, int] = {}
-    told: set[str] = set()
+    chosen_before = _Chosen()
     waiting: list[Fact] = []
     left = chars
     for most, facts in ((int(chars * LINE_SHARE), ranked), (chars, waiting)):
         misses = 0
         for fact in facts:
-            _, value, name, line, _, seen, kind = fact
+            _, value, name, line, *_ = fact
             cost = len(value) + len(name) + 3
             before = spent.get(line, 0)
             if not before:
@@ -309,19 +321,44 @@ def _choose(ranked: Iterable[Fact], chars: int) -> tuple[list[Fact], int]:
                 if misses > MISSES:
                     break
                 continue
-            if kind in _SENTENCES and seen and not _DIGIT.search(value):
-                about = subjects(value)
-                if about and len(about - told) <= REPEATED * len(about):
-                    continue
-                told |= about
-            if not name and " " not in value and value.isascii():
-                if bare.get(line, 0) >= BARE:
-                    continue
-                bare[line] = bare.get(line, 0) + 1
+            if chosen_before.tell(fact):
+                continue
             left -= cost
             spent[line] = before + cost
             chosen.append(fact)
     return _without_echoes(chosen), chars - left
+
+
+class _Chosen:
+    """The chosen facts, by what they say: a fact that adds nothing to them is left out."""
+
+    def __init__(self) -> None:
+        self._subjects: set[str] = set()
+        self._times: Counter[tuple[str, str]] = Counter()
+
+    def tell(self, fact: Fact) -> bool:
+        """Returns True if another fact like this one tells nothing; if not, the fact counts as chosen."""
+        _, value, name, line, _, seen, kind = fact
+        if not name and " " not in value and value.isascii():
+            return self._is_full(line, "", BARE)
+        if kind in _REPEATING and seen:
+            if _DIGIT.search(value):
+                return self._is_full(line, value.translate(_NO_DIGITS), SHAPES)
+            return kind in _SENTENCES and self._is_repeated(value)
+        most = MOST_ALIKE.get(kind)
+        return most is not None and name != "" and self._is_full(line, name, most)
+
+    def _is_repeated(self, sentence: str) -> bool:
+        about = subjects(sentence)
+        if about and len(about - self._subjects) <= REPEATED * len(about):
+            return True
+        self._subjects |= about
+        return False
+
+    def _is_full(self, line: str, name: str, most: int) -> bool:
+        times = self._times[line, name]
+        self._times[line, name] = times + 1
+        return times >= most
 
 
 def _without_echoes(chosen: list[Fact]) -> list[Fact]:
@@ -386,7 +423,10 @@ def parse(block: str) -> Digest:
     for title, items in lines:
         kinds = [_kind_in(title, name, value) for name, value in items]
         weights = [
-            _worth[kind] - _dearness[len(value)] - _crowding[min(after, _STRIDE - 1)]
+            _worth[kind]
+            + (LASTING if kind in _OWN and is_standing(value) else 0.0)
+            - _dearness[len(value)]
+            - _crowding[min(after, _STRIDE - 1)]
             for after, kind, (_, value) in zip(range(len(items) - 1, -1, -1), kinds, items, strict=True)
         ]
         excess = max(0.0, max(weights) - heaviest)

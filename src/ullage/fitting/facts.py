@@ -94,6 +94,7 @@ OUTPUT = "output()"
 """The label of lines that quote the output of commands."""
 
 _MARKED = re.compile(r"`([^`\n]{3,80})`|\*\*([^*\n:]{3,60})\*\*")
+_FENCED = re.compile(r"^[ \t]{0,8}```[^\n]*\n.*?(?:^[ \t]{0,8}```|\Z)", re.MULTILINE | re.DOTALL)
 _SPEAKER = re.compile(r"(?:user|assistant)(?= |$)")
 _KEY = re.compile(
     r"(?:^|[_.\-])(?:ids?|uuid|number|code|key|token|e?mail|handle|ref|sha|hash)$|[a-z](?:Ids?|ID|Key|Token|Code)$",
@@ -218,7 +219,10 @@ def _from_assistant(text: str) -> list[Found]:
     line = ASSISTANT
     decisions = find_lines(_DECISION_WORDS, text)
     found: list[Found] = [(Kind.DECIDED, line, "", each) for each in decisions]
-    found += [fact for fact in _from_speech(ASSISTANT, text) if fact[3] not in decisions]
+    spoken = (
+        _FENCED.sub("\n", text) if "```" in text else text
+    )  # code is no sentence; its names are read below
+    found += [fact for fact in _from_speech(ASSISTANT, spoken) if fact[3] not in decisions]
     if "`" in text or "**" in text:
         marked = [clean(code or bold) for code, bold in _MARKED.findall(text[: 2 * READ_CHARS])[:16]]
         found += [(Kind.MENTIONED, line, "" if " " in each else group_of(each), each) for each in marked]

@@ -1,4 +1,4 @@
-"""The fold: functions from one state to the next.
+"""The fold: functions from one state to the next, and `FoldPath`, which keeps the newest states.
 
 A conversation is read from its start, and trimmed at each point where a request was over the limit. The
 result depends on the history and the options alone. So a program that keeps a `Window` and one that calls
@@ -18,7 +18,7 @@ from ullage.fitting.options import end_of
 from ullage.fitting.result import is_eviction
 from ullage.fitting.series import Series
 from ullage.fitting.shorten import is_error
-from ullage.fitting.state import FoldState, Mark, Position, SystemPrompt, Totals, empty_state
+from ullage.fitting.state import FoldState, Mark, Position, SystemPrompt, Totals, Trims, empty_state
 from ullage.fitting.trim import trim, with_block
 from ullage.fitting.units import Entry, Unit, first_system
 from ullage.intake import whole_number
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ullage.fitting.options import Options, SystemEnd
     from ullage.messages import Message
     from ullage.tokens import Cost, Counter
-
 
 _new = tuple.__new__
 """Makes a named tuple of all its fields, in half the time of a call of its class. A message makes five."""
@@ -314,3 +313,58 @@ def _keep(state: FoldState, draft: Draft) -> FoldState:
 def _system_end(units: Sequence[Unit]) -> SystemEnd:
     first = first_system(units)
     return False if first is None else end_of(first.message["content"])
+
+
+# The newest states --------------------------------------------------------------------------------------
+
+KEPT = 32
+"""Most states that a path keeps. Clients change at most the last few messages of what they sent."""
+
+
+class FoldPath:
+    """The state of a fold now, and after each of the newest messages."""
+
+    def __init__(self, state: FoldState) -> None:
+        self.state = state
+        self._by_length = {len(state.history): state}
+        self._trimmed: FoldState | None = None
+
+    def trimmed(self) -> FoldState:
+        """The state with the trim that a request at this point needs; worked out once for each point."""
+        if self._trimmed is None:
+            self._trimmed = commit(self.state)
+        return self._trimmed
+
+    def reprice(self, trimmed: FoldState) -> None:
+        """Takes the trim of this point with other prices."""
+        self._trimmed = trimmed
+
+    def add(self, message: Message, *, pin: bool = False, priority: int = 0, joins: bool = False) -> None:
+        """Reads one more message. An assistant's message makes the trim before it final."""
+        state = self.trimmed() if message["role"] == "assistant" else self.state
+        self._go_to(append(state, message, pin=pin, priority=priority, joins=joins))
+
+    def back_to(self, length: int) -> None:
+        """Goes back to the state after the first `length` messages."""
+        state, now = self.state, len(self.state.history)
+        if length == now:
+            return
+        for later in range(length + 1, now + 1):
+            self._by_length.pop(later, None)
+        found = self._by_length.get(length)
+        if found is None:
+            marks = {mark.place: mark for mark in state.marks}
+            found = read(state.options, state.history[:length], marks)
+        self._go_to(found)
+
+    def _go_to(self, state: FoldState) -> None:
+        if state.trims is not self.state.trims:  # each trim has its own units and digest, which are large
+            self._forget_all_but(self.state.trims)
+        self.state, self._trimmed = state, None
+        length = len(state.history)
+        self._by_length[length] = state
+        self._by_length.pop(length - KEPT, None)
+
+    def _forget_all_but(self, trims: Trims) -> None:
+        """Forgets the states that had other trims."""
+        self._by_length = {at: state for at, state in self._by_length.items() if state.trims is trims}

@@ -28,7 +28,8 @@ ERROR_WORDS = ("error", "exception", "failed", "fatal", "cannot", "unable to", "
 _ASCII_WORD = re.compile(r"[A-Za-z0-9_#@./:+-]{5,}+")
 # A letter of another alphabet before or behind is a part of the same word.
 _LETTER = "\u00aa\u00b5\u00ba\u00c0-\u1fff"
-_WORD = re.compile(rf"(?<![\w{_LETTER}]){_ASCII_WORD.pattern}(?![{_LETTER}])")
+# So is what follows a percent sign: `%2C171` is a comma and a number.
+_WORD = re.compile(rf"(?<![\w%{_LETTER}]){_ASCII_WORD.pattern}(?![{_LETTER}])")
 # A digit or a mark, a dot inside a word, a capital letter inside a word. The pattern begins with one set of
 # characters, because such a pattern is searched for fastest.
 _TELLING = re.compile(r"[0-9_/@.A-Z](?:(?<=[0-9_/@])|(?<=[A-Za-z0-9]\.)(?=[A-Za-z0-9])|(?<=[a-z][A-Z]))")
@@ -64,7 +65,7 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     text = ends_of(text)
     if not telling(text):
         return kept
-    pattern = _ASCII_WORD if text.isascii() else _WORD
+    pattern = _ASCII_WORD if text.isascii() and "%" not in text else _WORD
     for word in dict.fromkeys(pattern.findall(text)):
         if word.isalpha() and word[1:].islower():  # a plain word is the common case
             continue
@@ -85,7 +86,7 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
             seen = shapes[shape] = shapes.get(shape, 0) + 1
             if seen > ALIKE:  # a listing goes on with the same shape
                 continue
-        if ("." in bare or ":" in bare) and (_is_joint(bare) or _METHOD.fullmatch(bare)):
+        if _is_no_name(bare):
             continue
         kept.append(bare)
         if len(kept) >= most:
@@ -103,6 +104,23 @@ def _is_joint(word: str) -> bool:
     """Returns True if a word is the end of a sentence and the start of the next one, without a space."""
     joint = _JOINT.fullmatch(word)
     return joint is not None and (joint[2].lower() in stop_words() or joint[2].lower() in _STARTERS)
+
+
+def _is_no_name(word: str) -> bool:
+    """Returns True for words that marks only hold together, and for a method: `.toLowerCase`."""
+    if "/" in word and _is_choice(word):
+        return True
+    return ("." in word or ":" in word) and (_is_joint(word) or _METHOD.fullmatch(word) is not None)
+
+
+def _is_choice(word: str) -> bool:
+    """Returns True for words that a slash separates: "and/or", "Yes/No", `s/old/new`."""
+    parts = word.split("/")
+    if parts[0] == "s":
+        return True
+    return all(part.isalpha() for part in parts) and (
+        any(part.lower() in stop_words() for part in parts) or all(map(str.istitle, parts))
+    )
 
 
 def group_of(word: str) -> str:
@@ -130,7 +148,8 @@ def pairs(text: str) -> list[tuple[str, str]]:
         bare = value.rstrip(".:")
         if len(bare) > VALUE_CHARS or not bare or is_moment(bare):
             continue
-        if bare.rpartition(".")[2] == name:  # `prefix=self.prefix` tells nothing
+        # `prefix=self.prefix` tells nothing, and the word in front of a colon may be no name.
+        if bare.rpartition(".")[2] == name or name.lower() in stop_words():
             continue
         number = taken[name] = taken.get(name, 0) + 1
         if number <= ALIKE:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.fitting.relevance import Index, stems
+from ullage.fitting.relevance import Index, passages, stems
 from ullage.fitting.result import is_eviction
 from ullage.fitting.talk import is_courtesy, sentences
 from ullage.messages import split_recalled, text_of
@@ -100,10 +100,10 @@ class Recall:
     def _choose(  # noqa: PLR0917 - the same
         history: Sequence[Message], asked: int, counter: Counter, index: Index, room: int, task: str
     ) -> Quotation | None:
-        ranked = relevant(history, asked, index)
+        ranked, texts = relevant(history, asked, index), _Texts(history, index)
         if task:
-            ranked = [number for number in ranked if index.passages[number].text.strip() not in task]
-        return quote(history, index, ranked, room, lambda text: counter.text(text).ceiling)
+            ranked = [number for number in ranked if texts[number].strip() not in task]
+        return quote(history, index, ranked, texts, room, lambda text: counter.text(text).ceiling)
 
     def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
         """Returns the index of the logged messages; reads only what is new since the last call."""
@@ -126,6 +126,21 @@ def _first_of(count: int) -> int:
     return max(0, count // MOST_PIECES - 1) * MOST_PIECES
 
 
+class _Texts:
+    """The texts of passages by their numbers, cut from the history again."""
+
+    def __init__(self, history: Sequence[Message], index: Index) -> None:
+        self._history, self._index = history, index
+        self._cut: dict[int, list[str]] = {}
+
+    def __getitem__(self, number: int) -> str:
+        place, position = self._index.position(number)
+        parts = self._cut.get(place)
+        if parts is None:
+            parts = self._cut[place] = passages(own_words(self._history[place]))
+        return parts[position]
+
+
 def own_words(message: Message) -> str:
     """Returns the text of a message without recalled passages and without outputs of commands."""
     return split_outputs(split_recalled(text_of(message.get("content")))[1])[1]
@@ -142,7 +157,7 @@ def relevant(history: Sequence[Message], asked: int, index: Index) -> Sequence[i
     query = frozenset(stems(question))
     if not query and not REFERRING.isdisjoint(question.lower().replace("?", " ").split()):
         query = _stems_before(history, asked)
-    rare = max(1, COMMON * len(index.passages))
+    rare = max(1, COMMON * len(index))
     if not any(0 < index.holders(stem) <= rare for stem in query):
         return ()
     ranked = index.rank(query, _stems_before(history, asked) - query, HINT)
@@ -156,49 +171,58 @@ def _stems_before(history: Sequence[Message], asked: int) -> frozenset[str]:
     return frozenset([stem for text in said for stem in stems(text)])
 
 
-def quote(
+def quote(  # noqa: PLR0917 - the parts of one choice
     history: Sequence[Message],
     index: Index,
     ranked: Sequence[int],
+    texts: _Texts,
     room: int,
     measure: Callable[[str], int],
 ) -> Quotation | None:
     """Returns the passages that bear on the query, in at most `room` tokens; None if there are none."""
     most = left = min(room, MOST_TOKENS)
     while left >= LEAST_TOKENS:
-        chosen = _choose(index, ranked, left, measure)
+        chosen = _choose(index, ranked, texts, left, measure)
         if not chosen:
             return None
-        text = _block(history, index, chosen)
+        text = _block(history, index, chosen, texts)
         cost = measure(text)
         if cost <= most:
-            return Quotation(text, tuple(sorted({index.passages[number].place for number in chosen})))
+            return Quotation(text, tuple(sorted({index.position(number)[0] for number in chosen})))
         left -= max(16, cost - most)
     return None
 
 
-def _choose(index: Index, ranked: Sequence[int], room: int, measure: Callable[[str], int]) -> list[int]:
-    """Returns the best passages that fit together, in the order of the history."""
+def _choose(
+    index: Index, ranked: Sequence[int], texts: _Texts, room: int, measure: Callable[[str], int]
+) -> list[int]:
+    """Returns the best passages that fit together, each text once, in the order of the history."""
     chosen: list[int] = []
+    told: set[str] = set()
     misses = 0
     for number in ranked:
-        cost = measure(index.passages[number].text) + _LABEL_TOKENS
+        text = texts[number]
+        said = " ".join(text.split())
+        if said in told:  # a log that repeats itself, a question that was asked twice
+            continue
+        cost = measure(text) + _LABEL_TOKENS
         if cost <= room:
             room -= cost
             chosen.append(number)
+            told.add(said)
         else:
             misses += 1
             if misses > _MISSES:
                 break
-    return sorted(chosen, key=lambda number: (index.passages[number].place, number))
+    return sorted(chosen, key=index.position)
 
 
-def _block(history: Sequence[Message], index: Index, chosen: Iterable[int]) -> str:
+def _block(history: Sequence[Message], index: Index, chosen: Iterable[int], texts: _Texts) -> str:
     """Returns the quotation: the speaker before each message, and each date once before its messages."""
     lines = [RECALL_OPEN]
     last, day = -1, ""
     for number in chosen:
-        place, text, _ = index.passages[number]
+        place, text = index.position(number)[0], texts[number]
         date = _date_of(history, place)
         if date != day:
             lines.append(f"> {date or 'undated'}")

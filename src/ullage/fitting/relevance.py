@@ -12,15 +12,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from sys import intern
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SATURATION = 1.2
 """BM25's k1: how soon another occurrence of a word stops counting."""
@@ -171,36 +172,49 @@ def frequency(mean: float) -> Callable[[int, int], float]:
     return lambda times, size: most * times / (times + least + slope * size)
 
 
-class Passage(NamedTuple):
-    """A part of a text that was added."""
-
-    place: int
-    """The number under which its text was added."""
-    text: str
-    size: int
-    """Number of stems."""
-
-
 class Index:
-    """Passages by their stems."""
+    """Passages by their stems.
+
+    Thousands of windows may be open, and each one has an index. So the index keeps no texts: a passage is
+    known by its number, and its text is cut from the conversation again.
+    """
 
     def __init__(self) -> None:
-        self.passages: list[Passage] = []
-        self._places: dict[int, list[int]] = {}
-        self._holding: dict[str, array[int]] = defaultdict(lambda: array("I"))
+        self._first: dict[int, int] = {}
+        """The number of the first passage of each text, by the text's place."""
+        self._places, self._sizes = array("I"), array("I")
+        """The place of each passage's text, and the number of its stems."""
+        self._holding: dict[str, int | array[int]] = {}
+        """The passages that have a stem. Most stems stand in one passage only."""
         self._stems = 0
+
+    def __len__(self) -> int:
+        """The number of passages."""
+        return len(self._places)
+
+    def position(self, number: int) -> tuple[int, int]:
+        """Returns the place of a passage's text, and the position of the passage in the text."""
+        place = self._places[number]
+        return place, number - self._first[place]
 
     def add(self, place: int, text: str) -> None:
         """Indexes a text under its place in the conversation."""
-        numbers, holding = self._places.setdefault(place, []), self._holding
-        for part in passages(text):
+        holding, first = self._holding, len(self._places)
+        for number, part in enumerate(passages(text), first):
+            self._first[place] = first
             words = stems(part)
-            number = len(self.passages)
-            numbers.append(number)
-            self.passages.append(Passage(place, part, len(words)))
+            self._places.append(place)
+            self._sizes.append(len(words))
             self._stems += len(words)
             for stem, times in Counter(words).items():
-                holding[stem].append(number << 8 | min(times, 255))
+                packed = number << 8 | min(times, 255)
+                before = holding.get(stem)
+                if before is None:
+                    holding[intern(stem)] = packed
+                elif isinstance(before, int):
+                    holding[stem] = array("I", (before, packed))
+                else:
+                    before.append(packed)
 
     def rank(
         self, query: Iterable[str], hints: Iterable[str] = (), weight: float = 0.0
@@ -225,27 +239,38 @@ class Index:
 
     def holders(self, stem: str) -> int:
         """Returns the number of passages that contain the stem."""
-        return len(self._holding.get(stem, ()))
+        return len(self._having(stem))
+
+    def _having(self, stem: str) -> Sequence[int]:
+        """Returns the passages that have a stem, each with the number of times."""
+        holding = self._holding.get(stem, ())
+        return (holding,) if isinstance(holding, int) else holding
 
     def _scored(self, stem: str) -> Iterator[tuple[int, float]]:
         """Yields the passages that have a stem, with its score in each; rarer stems score higher."""
-        holding = self._holding.get(stem)
-        if holding is None:
+        holding, sizes = self._having(stem), self._sizes
+        if not holding:
             return
-        rare = rarity(len(self.passages), len(holding))
-        weight = frequency(self._stems / len(self.passages))
+        rare = rarity(len(sizes), len(holding))
+        weight = frequency(self._stems / len(sizes))
         for packed in holding:
-            number, times = packed >> 8, packed & 255
-            yield number, rare * weight(times, self.passages[number].size)
+            number = packed >> 8
+            yield number, rare * weight(packed & 255, sizes[number])
 
     def _beside(self, number: int, scores: Mapping[int, float]) -> float:
         return max([scores.get(near, 0.0) for near in self._neighbours(number)], default=0.0)
 
     def _neighbours(self, number: int) -> Iterable[int]:
         """Returns the passages before and after this one, also in adjacent texts."""
-        place = self.passages[number].place
-        numbers = self._places[place]
-        first, last = numbers[0], numbers[-1]
-        before = [number - 1] if number > first else self._places.get(place - 1, [])[-1:]
-        after = [number + 1] if number < last else self._places.get(place + 1, [])[:1]
-        return before + after
+        place, first = self._places[number], self._first
+        before = number - 1 if number > first[place] else self._last_of(place - 1)
+        after = number + 1 if number < self._last_of(place) else first.get(place + 1, -1)
+        return [near for near in (before, after) if near >= 0]
+
+    def _last_of(self, place: int) -> int:
+        """Returns the last passage of a text; -1 if the text is not in the index."""
+        number, places = self._first.get(place, -1), self._places
+        if number >= 0:
+            while number + 1 < len(places) and places[number + 1] == place:
+                number += 1
+        return number

@@ -8,7 +8,8 @@ address, a path or an identifier for any sentence: nobody can guess them.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from ullage.fitting.relevance import stop_words
@@ -17,7 +18,7 @@ from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of
 LEAST = 3.0
 """Least information of a sentence that is kept."""
 QUESTION = 0.4
-"""Factor for the information of a question, because the answer repeats it."""
+"""Factor for the information of a question, because the answer repeats it, and of a heading: "Steps:"."""
 MOST = 12
 """Most sentences that are kept of one message."""
 
@@ -34,7 +35,14 @@ SPECIFIC = re.compile(r"[^\x00-.:-?I\[-^`a-\x7f](?:(?<=[^A-Z])|(?<= [A-Z]))")
 """Matches a number, an identifier or a proper name in a sentence."""
 
 # The end of a sentence. It begins with one set of characters, because such a pattern is searched for fastest.
-_STOP = re.compile(r"[.!?…。！？；\n](?:(?<=[。！？；\n])|[\"')\]]*\s+)")
+_STOP = re.compile(r"[.!?…।؟۔。！？；\n](?:(?<=[。！？；\n])|[\"')\]]*\s+)")
+# A full stop behind one of these ends no sentence; neither does one behind an initial: "J. Smith".
+_SHORTENED = frozenset({
+    "approx", "bzw", "ca", "dr", "e.g", "i.e", "mr", "mrs", "ms", "nr", "prof", "st", "vs",
+})  # fmt: skip
+_MONTH = re.compile(
+    r"\d\.\s+(?:Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b"
+)
 # Marks of headings, lists and quotations, and the number of a list's item.
 _MARKS = re.compile(r"\s*(?:(?:[#>*•|-]+|\d{1,2}[.)])\s+)*(?:[#>*•|-]*\s*\d{1,2}[.)]\s*$)?")
 _WORD = re.compile(r"[^\W_][\w'’.:/@#-]*")
@@ -43,6 +51,17 @@ _IDENTIFIER = re.compile(
     r"\w@\w|\w/[\w-]+[/.]\w|\b[a-z]\w+\.[a-z]\w+|\w_\w|[A-Za-z][#-]?\d{2}|#\w?\d|\d{6}", re.ASCII
 )
 _DIGIT = re.compile(r"\d")
+_ROW = re.compile(r"[dl-](?:[r-][w-][xsStT-]){3}[.+@]?\s")
+_LISTED = 3  # a line with more commas that ends with one is a piece of a list
+# A time of day to the second, with the day in front of it.
+_SECOND = re.compile(
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?"
+    r"(?:\d{1,4}[-./ ](?:\d\d|[A-Z][a-z]{2,8})[-./ ]\d{2,4}[T ,]*)?"
+    r"\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[AP]M)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
+)
+_LETTER = re.compile(r"[^\W\d_]")
+_ASKING = frozenset("?？؟")
+_ANNOUNCING = frozenset(":：")
 _CALLED = re.compile(r", [A-Z][\w'-]*[.!?]?$")
 _WIDE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _WIDE_COURTESY = re.compile(
@@ -55,7 +74,8 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
     r"|\d{4}年\d{1,2}月\d{1,2}日)[\])]?:?\s*"
 )
-_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): +(?=\S)")
+# What a log counts, as in "Tokens: 20,069 sent", is not a name.
+_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): +(?=[^\s\d$])")
 
 
 def sentences(text: str) -> list[str]:
@@ -63,10 +83,23 @@ def sentences(text: str) -> list[str]:
     parts: list[str] = []
     at = 0
     for stop in _STOP.finditer(text):
+        if stop[0][0] == "." and not _ends(text, stop.start()):
+            continue
         parts.append(text[at : stop.start() + 1])
         at = stop.end()
     parts.append(text[at:])
     return [bare for part in parts if len(bare := _without_marks(part.strip())) > 2]
+
+
+def _ends(text: str, dot: int) -> bool:
+    """Returns False for the full stop of an abbreviation, of an initial, or of a date: "am 14. Juni"."""
+    before = text[max(0, dot - 7) : dot].split()
+    word = before[-1].lstrip("(\"'") if before else ""
+    if "\n" in text[dot : dot + 2]:
+        return True
+    if len(word) == 1:
+        return not word.isupper() or word == "I"
+    return word.lower() not in _SHORTENED and not _MONTH.match(text, dot - 1)
 
 
 def _without_marks(part: str) -> str:
@@ -97,7 +130,11 @@ def read_speech(text: str) -> list[Told]:
         found += [
             Told(speaker, short)
             for s in sentences(line[at:] if at else line)
-            if not _is_code(s) and information(s) >= LEAST and (short := clean(head_of(s, VALUE_CHARS)))
+            if not _is_code(s)
+            and (information(s) >= LEAST or is_standing(s))
+            and (short := clean(head_of(s, VALUE_CHARS)))
+            if (_LETTER.search(s) or _IDENTIFIER.search(s))
+            and not _is_moment(s)  # a bare number tells nothing
         ]
     return found if len(found) <= MOST else found[: MOST - 3] + found[-3:]
 
@@ -105,17 +142,50 @@ def read_speech(text: str) -> list[Told]:
 def is_courtesy(sentence: str) -> bool:
     """Returns True for a statement that only greets, thanks or agrees: it names nothing and asks nothing."""
     first = _WORD.search(sentence)
-    if first is None or sentence[-1:] in "?？" or "?" in sentence:
+    if first is None or sentence[-1:] in _ASKING or "?" in sentence:
         return False
     return first[0].lower().rstrip(".") in COURTESIES and not SPECIFIC.search(sentence, first.end())
 
 
+@lru_cache(4_000)
+def is_standing(sentence: str) -> bool:
+    """Returns True for a statement that holds until the end of a conversation: "I am allergic to nuts"."""
+    if sentence[-1:] in _ASKING:
+        return False
+    phrases, pattern = _standing()
+    lowered = sentence.lower().replace("’", "'")
+    # Nearly all sentences contain none of the phrases, which is found out much faster than by the pattern.
+    return any(map(lowered.__contains__, phrases)) and pattern.search(lowered) is not None
+
+
+@cache
+def _standing() -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Returns the phrases of `standing_words.txt`, and their pattern with the bounds of words."""
+    lines = Path(__file__).with_name("standing_words.txt").read_text("utf-8").splitlines()
+    phrases = [phrase for line in lines if not line.startswith("#") for phrase in line.split(", ")]
+    bounded: list[str] = []
+    inside: list[str] = []  # some scripts have no bounds of words to look for
+    for phrase in phrases:
+        is_joined = _WIDE.search(phrase) or "가" <= phrase[0] <= "힣"
+        (inside if is_joined else bounded).append(re.escape(phrase).replace(r"\*", r"\w*"))
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(bounded)})(?!\w)|{'|'.join(inside)}")
+    return tuple([phrase.strip("*") for phrase in phrases]), pattern
+
+
+def _is_moment(sentence: str) -> bool:
+    """Returns True for the head of a log or a mail that tells only when: "Date: Wed, 5 Mar 2025 09:12:44"."""
+    moment = _SECOND.search(sentence)
+    return moment is not None and information(_SECOND.sub("", sentence)) < LEAST + 1.6
+
+
 def _is_code(sentence: str) -> bool:
-    """Returns True for a tag, and for a line of code that goes on in the next line."""
-    last = sentence[-1]
+    """Returns True for a tag, a row of `ls -l`, and for code or a list that goes on in the next line."""
+    first, last = sentence[0], sentence[-1]
     if last in "([{=\\":
         return True
-    return (last == ">" and sentence[0] == "<") or (last == "," and " " not in sentence)
+    if last == "," and (" " not in sentence or sentence.count(",") > _LISTED):
+        return True
+    return (last == ">" and first == "<") or (first in "-dl" and _ROW.match(sentence) is not None)
 
 
 @lru_cache(4_000)
@@ -135,7 +205,7 @@ def information(sentence: str) -> float:
             most -= _weight(last)
     if not sentence.isascii():
         most += len(_WIDE.findall(_WIDE_COURTESY.sub("", sentence))) / 3
-    if is_courtesy or sentence[-1:] in "?？":
+    if is_courtesy or sentence[-1:] in _ASKING or sentence.rstrip("*_ ")[-1:] in _ANNOUNCING:
         most *= QUESTION
     elif most < LEAST and _DIGIT.search(sentence):
         most = LEAST

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.call_pairs import with_interruptions
 from ullage.fitting import fold
 from ullage.fitting.budget import limit_for
-from ullage.fitting.fold_path import FoldPath
+from ullage.fitting.fold import FoldPath
 from ullage.fitting.options import Extras, make_options, remake_options
 from ullage.fitting.policy import FitPolicy, checked_policy
 from ullage.fitting.recall import Recall

@@ -21,11 +21,12 @@ from ullage.gateway.figures import (
     SeenConversation,
     SeenRefusal,
     SeenRequest,
+    conversation_id,
     list_changes,
 )
 from ullage.gateway.kept_texts import KeptTexts
-from ullage.gateway.preparation import NO_LIMIT
 from ullage.gateway.refusals import KINDS
+from ullage.gateway.running_requests import RunningRequests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,9 @@ MOST_MESSAGE = 500
 """Most characters of an error message."""
 SECRETS = ("authorization", "x-api-key", "api-key")
 """Headers with the key of a client."""
+
+
+_NO_CHANGES = NewChanges()
 
 
 class News(NamedTuple):
@@ -70,6 +74,7 @@ class Activity:
         self._conversations: OrderedDict[str, SeenConversation] = OrderedDict()
         self._totals = ActivityTotals()
         self._watchers: set[asyncio.Event] = set()
+        self.running = RunningRequests(self._tell)
         self.is_closed = False
 
     # For the exchange
@@ -78,9 +83,9 @@ class Activity:
         """Records a request that was sent."""
         self.newest += 1
         identity = outgoing.identity
-        conversation = f"{identity.name}:{identity.caller}:{outgoing.model[:MOST_NAME]}"
+        conversation = conversation_id(identity, outgoing.model)
         fitted = None if outgoing.fitted is None else outgoing.fitted.fitted
-        new = NewChanges() if fitted is None else self._new_changes(conversation, fitted.record)
+        new = _NO_CHANGES if fitted is None else self._new_changes(conversation, fitted.record)
         seen = self._seen(request, outgoing, ending, conversation, new)
         self._append(self._requests, seen)
         self._totals.add(seen)
@@ -111,10 +116,12 @@ class Activity:
         self._tell()
 
     def _new_changes(self, conversation: str, record: FitRecord) -> NewChanges:
-        """Returns the changes that the request before in this conversation did not have."""
+        """Returns the changes that the previous request of this conversation did not have."""
         known = self._conversations.get(conversation)
         # If the counts proved too low, the history is read again and trimmed at other places than before.
         start = 0 if known is None else min(known.logged, record.final)
+        if len(record.log) <= start:
+            return _NO_CHANGES
         return list_changes(record.history, record.since(start))
 
     def _seen(
@@ -138,7 +145,7 @@ class Activity:
             is_lowered=outgoing.is_lowered,
             unread=outgoing.unread[:MOST_MESSAGE],
             tokens=count.tokens,
-            limit=None if outgoing.limit == NO_LIMIT else outgoing.limit,
+            limit=outgoing.limit,
             blocks=count.breakdown,
             before=count.tokens if fitted is None else fitted.tokens_before,
             given=0 if fitted is None else len(fitted.record.history),

@@ -13,7 +13,9 @@ from ullage.broker.http import Transport
 from ullage.errors import UllageError
 from ullage.gateway import relay
 from ullage.gateway.activity import Activity
+from ullage.gateway.asked_counts import AskedCounts
 from ullage.gateway.bill import GatewayBill
+from ullage.gateway.connections import UpstreamConnections
 from ullage.gateway.conversations import Conversations
 from ullage.gateway.exchange import Exchange
 from ullage.gateway.gate import Gate
@@ -121,6 +123,8 @@ class App:
     async def open(self) -> None:
         """Opens the connections to the upstreams and the bill."""
         await self._closing.enter_async_context(self._transport)
+        connections = UpstreamConnections(self._transport)
+        self._closing.callback(connections.close)
         self._bill = GatewayBill(self._settings, self._kept)
         self._closing.callback(self._bill.close)
         self._upstreams = Upstreams(self._table, self._transport)
@@ -135,7 +139,8 @@ class App:
                 self._recall,
                 reserved_output=self._settings.context.reserved_output,
             ),
-            transport=self._transport,
+            asked_counts=AskedCounts(self._upstreams, self._transport, counts),
+            connections=connections,
             bill=self._bill,
             gate=self._gate,
             activity=self._activity,

@@ -14,13 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ullage.categories import MAIN
-from ullage.cost.book import Account
+from ullage.config.prices import prices_by_name
+from ullage.cost.book import Account, Refusal, Reserving, Settling
 from ullage.cost.ledger import day_of
-from ullage.errors import NotBooked
-from ullage.gateway.uncapped import UncappedCalls
+from ullage.errors import NotBooked, StoreError
+from ullage.gateway.book_queue import BookQueue
+from ullage.gateway.free_calls import FreeCalls
 from ullage.session.accounts import ledger_for
 from ullage.tokens import counter_for
-from ullage.turn.plausibility import OwnCount, believable
+from ullage.turn.counts import OwnCount, believable
 from ullage.usage import entry_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ullage.config import Settings
     from ullage.cost import Ledger, Reservation
+    from ullage.cost.book import BookOutcome
     from ullage.cost.keys import GatewayKey
     from ullage.gateway.tally import Tally
     from ullage.store import Store
@@ -40,14 +43,19 @@ T = TypeVar("T")
 
 OFF_LOOP = 64 * 1024
 """Most bytes of an answer whose usage is read on the event loop."""
+MOST_LEDGERS = 1_000
+"""Most conversations whose ledgers are remembered."""
 BYTES_A_TOKEN = 400
 """Bytes of an answer for one token, its event included. An answer with fewer tokens by its own figure is
 counted here, because some servers report nothing, or 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Charge:
-    """The most that a call may use."""
+    """The most that a call may use.
+
+    Nobody changes it. The class is not frozen, because a frozen one takes three times as long to make.
+    """
 
     session: str
     project: str
@@ -86,18 +94,29 @@ class GatewayBill:
         self._settings = settings
         self._kept = kept
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ullage-bill")
-        self._uncapped = UncappedCalls(kept, self._thread)
+        self._free_calls = FreeCalls(kept, self._thread)
+        self._queue = BookQueue(kept.book, self._thread)
+        self._prices = prices_by_name(settings)
+        self._ledgers: dict[tuple[str, str, GatewayKey | None], Ledger] = {}
 
     async def reserve(self, charge: Charge) -> Held:
         """Reserves the worst case of a call; raises BudgetExceeded if it could exceed a cap."""
         if charge.local and charge.key is None:
             return Held(charge)
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._reserve, charge)
+        ledger = self._ledger(charge)
+        planned = ledger.plan(charge.model, charge.count.ceiling, charge.most_output, local=charge.local)
+        held = Held(charge, ledger, planned.reservation)
+        work = self._queue.add(Reserving(planned.reservation, planned.caps))
         try:
-            return await asyncio.shield(work)
+            outcome = await asyncio.shield(work)
         except asyncio.CancelledError:
-            work.add_done_callback(self._release_unused)
+            work.add_done_callback(partial(self._release_unused, held))
             raise
+        if isinstance(outcome, StoreError):
+            raise outcome
+        if isinstance(outcome, Refusal):
+            raise ledger.refused(planned, outcome)
+        return held
 
     async def release(self, held: Held) -> None:
         """Ends the reservation of a call that was not made."""
@@ -110,58 +129,70 @@ class GatewayBill:
         Raises StoreError if the store cannot be written. NotBooked is no error here: the store writes the
         entry as soon as it can.
         """
-        if held.ledger is not None:
-            return await self._to_the_end(partial(self._settle, held, tally))
         charge = held.charge
         if tally.size > OFF_LOOP:
             usage, estimated = await self._to_the_end(partial(_used, charge, tally))
         else:
             usage, estimated = _used(charge, tally)
+        if held.ledger is not None and held.reservation is not None:
+            return await self._settle(held.ledger, held.reservation, charge, usage, estimated)
         entry = entry_of(usage, usage.cost, charge.count.tokens, estimated=bool(estimated))
-        self._uncapped.add(_account(charge), entry)
+        self._free_calls.add(_account(charge), entry)
         return BookedCall(usage, estimated, usage.cost)
 
     def close(self) -> None:
         """Waits until all is booked."""
-        self._uncapped.close()
+        self._queue.close()
+        self._free_calls.close()
         self._thread.shutdown(wait=True)
 
     async def _to_the_end(self, work: Callable[[], T]) -> T:
         """Runs work that is completed even if the caller is cancelled."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
-    def _reserve(self, charge: Charge) -> Held:
-        ledger = ledger_for(self._settings, self._kept, charge.session, charge.project, key=charge.key)
-        reservation = ledger.reserve(
-            charge.model, charge.count.ceiling, charge.most_output, local=charge.local
+    def _ledger(self, charge: Charge) -> Ledger:
+        """Returns the ledger of a conversation; the newest are remembered."""
+        name = (charge.session, charge.project, charge.key)
+        found = self._ledgers.get(name)
+        if found is None:
+            if len(self._ledgers) >= MOST_LEDGERS:
+                self._ledgers.clear()
+            found = self._ledgers[name] = self._new_ledger(charge)
+        return found
+
+    def _new_ledger(self, charge: Charge) -> Ledger:
+        return ledger_for(
+            self._settings, self._kept, charge.session, charge.project, key=charge.key, prices=self._prices
         )
-        return Held(charge, ledger, reservation)
 
-    def _release_unused(self, work: asyncio.Future[Held]) -> None:
+    def _release_unused(self, held: Held, work: asyncio.Future[BookOutcome]) -> None:
         """Ends the reservation of a client that went away while it was made."""
-        if not work.cancelled() and work.exception() is None:
-            held = work.result()
-            if held.ledger is not None and held.reservation is not None:
-                self._thread.submit(held.ledger.release, held.reservation)
+        if (
+            not work.cancelled()
+            and work.exception() is None
+            and work.result() is None
+            and held.ledger is not None
+            and held.reservation is not None
+        ):
+            self._thread.submit(held.ledger.release, held.reservation)
 
-    def _settle(self, held: Held, tally: Tally) -> BookedCall:
-        return _booked(held, *_used(held.charge, tally))
+    async def _settle(
+        self,
+        ledger: Ledger,
+        reservation: Reservation,
+        charge: Charge,
+        usage: Usage,
+        estimated: tuple[str, ...],
+    ) -> BookedCall:
+        entry = ledger.entry(reservation, usage, charge.count.tokens, estimated=bool(estimated))
+        outcome = await asyncio.shield(self._queue.add(Settling(reservation, entry)))
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NotBooked):
+            raise outcome
+        return BookedCall(usage, estimated, entry.cost if outcome else None)
 
 
 def _account(charge: Charge) -> Account:
     return Account(charge.session, charge.model, MAIN, charge.project, day_of(time.time()))
-
-
-def _booked(held: Held, usage: Usage, estimated: tuple[str, ...]) -> BookedCall:
-    assert held.ledger is not None  # noqa: S101 - the caller has reserved the call
-    assert held.reservation is not None  # noqa: S101 - the same
-    try:
-        entry = held.ledger.settle(
-            held.reservation, usage, held.charge.count.tokens, estimated=bool(estimated)
-        )
-    except NotBooked as error:
-        entry = error.entry
-    return BookedCall(usage, estimated, None if entry is None else entry.cost)
 
 
 def _used(charge: Charge, tally: Tally) -> tuple[Usage, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -37,6 +38,8 @@ MOST = 1_000
 MOST_BYTES = 256 * 1024 * 1024
 """Most bytes of the longest requests of all remembered conversations. Their windows need about three times as
 much memory."""
+A_MESSAGE = 350
+"""Bytes that each message counts in addition: its objects need about a kilobyte, however short it is."""
 OFF_LOOP = 64 * 1024
 """Most new bytes of a request that are fitted on the event loop; more are fitted in a thread."""
 CLOSE = 0.02
@@ -96,6 +99,12 @@ def identify(
     return Identity(caller, target, limit, name, rules)
 
 
+def weight_of(body: Mapping[str, Any], api: ApiName, size: int) -> int:
+    """Returns what a body of `size` bytes counts among the remembered conversations."""
+    messages = body.get(MESSAGES[api])
+    return size + A_MESSAGE * len(messages) if isinstance(messages, list) else size
+
+
 def session_of(request: Received, body: Mapping[str, Any]) -> str:
     """Returns the client's own name of its session; empty if it has none."""
     for name in SESSION_HEADERS:
@@ -127,13 +136,10 @@ class Conversation:
     def __init__(
         self, api: ApiName, identity: Identity, newest: NewestFactor, policy: FitPolicy = POLICY
     ) -> None:
-        self._window = RequestWindow(
-            api,
-            model=identity.target,
-            limit=identity.limit,
-            policy=policy,
-            factor=newest(identity.target),
+        self._make_window = partial(
+            RequestWindow, api, model=identity.target, limit=identity.limit, policy=policy
         )
+        self._window = self._make_window(factor=newest(identity.target))
         self._target = identity.target
         self._newest = newest
         self._limit = identity.limit
@@ -142,8 +148,15 @@ class Conversation:
         self.reused: float | None = None
         """Share of the last request that the one before began with, by our count; None for the first one."""
         self._size = 0
+        self.heaviest = 0
+        """The largest `weight_of` of its requests; the memory of all conversations is bounded by them."""
         self.was_cut = False
         """True once a request of this conversation was changed, and ever after."""
+
+    def read_again(self) -> None:
+        """Reads the whole history at the next request, with the newest factor."""
+        self._window = self._make_window(factor=self._newest(self._target))
+        self._size = 0
 
     @property
     def factor(self) -> Factor:
@@ -185,7 +198,6 @@ class Conversations:
         self._most = most
         self._most_bytes = most_bytes
         self._known: OrderedDict[Identity, Conversation] = OrderedDict()
-        self._sizes: dict[Identity, int] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -198,22 +210,28 @@ class Conversations:
         newest: NewestFactor,
         policy: FitPolicy = POLICY,
         *,
-        size: int = 0,
+        weight: int = 0,
     ) -> Conversation:
-        """Returns the conversation of a request of `size` bytes; a new one has this policy."""
+        """Returns the conversation of a request of this `weight_of`; a new one has this policy."""
         found = self._known.get(identity)
         if found is None:
             found = self._known[identity] = Conversation(api, identity, newest, policy)
         else:
             self._known.move_to_end(identity)
-        before = self._sizes.get(identity, 0)
-        self._sizes[identity] = max(before, size)
-        self._bytes += self._sizes[identity] - before
+        if weight > found.heaviest:
+            self._bytes += weight - found.heaviest
+            found.heaviest = weight
         while len(self._known) > self._most or (self._bytes > self._most_bytes and len(self._known) > 1):
             self.forget(next(iter(self._known)))
         return found
 
+    def read_again(self, identity: Identity) -> None:
+        """Reads a conversation again at its next request: its counts have proved too low."""
+        if (found := self._known.get(identity)) is not None:
+            found.read_again()
+
     def forget(self, identity: Identity) -> None:
-        """Forgets a conversation: its counts have proved too low, or others need the room."""
-        self._known.pop(identity, None)
-        self._bytes -= self._sizes.pop(identity, 0)
+        """Forgets a conversation: others need the room."""
+        found = self._known.pop(identity, None)
+        if found is not None:
+            self._bytes -= found.heaviest

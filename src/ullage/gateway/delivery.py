@@ -18,11 +18,11 @@ from ullage.gateway.refusals import Refused, event, refused
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ullage.broker.http import Reply
     from ullage.gateway.answer_filter.shared import RecallCall
+    from ullage.gateway.answer_rounds import AnswerRounds
+    from ullage.gateway.connections import UpstreamReply
     from ullage.gateway.preparation import Outgoing
     from ullage.gateway.request import ClientConnection
-    from ullage.gateway.rounds import AnswerRounds
     from ullage.gateway.tally import Tally
     from ullage.target import ApiName
 
@@ -41,7 +41,9 @@ class Delivered(NamedTuple):
     """True if the model waits for the results of its recalls, and for nothing else."""
 
 
-async def deliver_whole(reply: Reply, tally: Tally, outgoing: Outgoing, rounds: AnswerRounds) -> Delivered:
+async def deliver_whole(
+    reply: UpstreamReply, tally: Tally, outgoing: Outgoing, rounds: AnswerRounds
+) -> Delivered:
     """Returns an answer that is no stream; without recall calls if the tool was offered."""
     body = await relay.read_whole(reply, tally)
     if not outgoing.offers_recall or outgoing.is_translated or reply.status >= 400:
@@ -55,7 +57,7 @@ async def deliver_whole(reply: Reply, tally: Tally, outgoing: Outgoing, rounds: 
 
 
 async def deliver_stream(
-    reply: Reply,
+    reply: UpstreamReply,
     tally: Tally,
     outgoing: Outgoing,
     connection: ClientConnection,

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ullage.broker.refusals import refusal
 from ullage.errors import ContextOverflowError, UllageError
 from ullage.gateway import relay
+from ullage.gateway.answer_rounds import AnswerRounds
+from ullage.gateway.asked_counts import may_fit
 from ullage.gateway.bill import Charge
 from ullage.gateway.delivery import deliver_stream, deliver_whole
 from ullage.gateway.figures import GONE, Ending
 from ullage.gateway.headers import answer_headers, request_headers, stream_headers
+from ullage.gateway.limits import requested_answers
 from ullage.gateway.refusals import Refused, event, kind_of_status, refused
 from ullage.gateway.request import Disconnected, read_body
-from ullage.gateway.rounds import AnswerRounds
 from ullage.gateway.signals import CallEnd
 from ullage.gateway.tally import Tally
 from ullage.gateway.translated_answer import check_streamed, deliver_translated, translated_error
@@ -27,10 +29,11 @@ from ullage.gateway.upstream import address_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ullage.broker.http import Reply, Transport
     from ullage.gateway.activity import Activity
     from ullage.gateway.answer_filter.shared import RecallCall
+    from ullage.gateway.asked_counts import AskedCounts
     from ullage.gateway.bill import BookedCall, GatewayBill, Held
+    from ullage.gateway.connections import UpstreamConnections, UpstreamReply
     from ullage.gateway.delivery import Delivered
     from ullage.gateway.gate import Caller, Gate
     from ullage.gateway.preparation import CallRoute, Outgoing, Preparation
@@ -55,7 +58,7 @@ class Sending(NamedTuple):
 class Arrived(NamedTuple):
     """An answer that has been read, or relayed as a stream."""
 
-    reply: Reply
+    reply: UpstreamReply
     tally: Tally
     body: bytes | None
     """None for a stream, which the client has already."""
@@ -82,7 +85,8 @@ class Exchange:
     """The parts that every exchange uses."""
 
     preparation: Preparation
-    transport: Transport
+    asked_counts: AskedCounts
+    connections: UpstreamConnections
     bill: GatewayBill
     gate: Gate
     activity: Activity
@@ -96,7 +100,10 @@ class Exchange:
         an error event instead.
         """
         with self.signals.call(call.api, connection.request) as signals:
-            await self._run(connection, call, signals)
+            try:
+                await self._run(connection, call, signals)
+            finally:
+                self.activity.running.end(connection.request)
 
     async def _run(self, connection: ClientConnection, call: CallRoute, signals: CallSignals) -> None:
         request = connection.request
@@ -122,13 +129,14 @@ class Exchange:
 
     async def _asked(self, asking: Asking) -> tuple[Sending, Arrived]:
         """Sends the request of one round; again if the upstream finds it too long."""
-        connection, call, caller, raw, rounds, signals = asking
+        connection, call, caller, _, rounds, signals = asking
         for attempt in range(MOST_TRIES):
-            outgoing = await self.preparation.prepare(connection.request, call, caller, raw)
+            outgoing = await self._prepared(asking)
             signals.prepared()
             headers = {**request_headers(outgoing, connection.request, caller), **signals.headers}
             held = await self.bill.reserve(_charge(outgoing, caller))
             sending = Sending(outgoing, headers, held)
+            self.activity.running.begin(connection.request, outgoing)
             arrived = await self._answered(connection, call, sending, rounds)
             too_long = _overflow(arrived)
             if too_long is None or attempt == MOST_TRIES - 1 or not call.is_fitted:
@@ -137,6 +145,16 @@ class Exchange:
             self.preparation.refuse(outgoing, too_long.reported)
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         return sending, arrived
+
+    async def _prepared(self, asking: Asking) -> Outgoing:
+        """Prepares the request; if it seems too long, the upstream may know that it is not."""
+        request, call, caller, raw = asking.connection.request, *asking[1:4]
+        try:
+            return await self.preparation.prepare(request, call, caller, raw)
+        except ContextOverflowError as error:
+            if not may_fit(error) or not await self.asked_counts.learn(request, call, caller, raw):
+                raise
+        return await self.preparation.prepare(request, call, caller, raw)
 
     async def _book(self, asking: Asking, sending: Sending, arrived: Arrived) -> None:
         """Books one round, measures it, and shows it on the page."""
@@ -164,8 +182,10 @@ class Exchange:
             query = "" if outgoing.is_translated else request.query
             url = address_of(upstream, outgoing.path(call), query)
             async with (
-                relay.stopped_with_client(receive),
-                self.transport.post(url, sending.headers, outgoing.data, upstream.endpoint.timeouts) as reply,
+                relay.ClientWatch(receive),
+                self.connections.post(
+                    url, sending.headers, outgoing.data, upstream.endpoint.timeouts
+                ) as reply,
             ):
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
                 tally = Tally(outgoing.api, streamed=streamed)
@@ -237,19 +257,20 @@ async def _break_off(connection: ClientConnection, call: CallRoute, error: Refus
     await relay.end(connection.send)
 
 
-def _arrived(reply: Reply, tally: Tally, delivered: Delivered) -> Arrived:
+def _arrived(reply: UpstreamReply, tally: Tally, delivered: Delivered) -> Arrived:
     return Arrived(reply, tally, *delivered)
 
 
 def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
     upstream = outgoing.upstream
+    answers = requested_answers(outgoing.asked, outgoing.client_api)
     return Charge(
         session=f"gateway:{outgoing.identity.name}",
         project="",
         model=upstream.billed_as or outgoing.model,
         target=outgoing.target,
         count=outgoing.count,
-        most_output=outgoing.most_output,
+        most_output=None if outgoing.most_output is None else outgoing.most_output * answers,
         local=upstream.endpoint.local,
         key=caller.key,
     )

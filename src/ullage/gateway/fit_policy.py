@@ -14,7 +14,7 @@ from ullage.fitting.passes import NEWEST_STEPS
 from ullage.fitting.policy import STRATEGY, FitPolicy, Pass
 from ullage.fitting.shorten import cut_middle
 from ullage.fitting.units import SHORTEST
-from ullage.gateway.fenced import count_documents, rewrite_documents
+from ullage.gateway.quoted_files import count_documents, rewrite_documents
 from ullage.messages import text_of
 
 if TYPE_CHECKING:

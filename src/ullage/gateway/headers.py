@@ -8,7 +8,7 @@ from ullage.gateway.bound_thoughts import with_beta
 from ullage.gateway.upstream import returned_headers, sent_headers
 
 if TYPE_CHECKING:
-    from ullage.broker.http import Reply
+    from ullage.gateway.connections import UpstreamReply
     from ullage.gateway.gate import Caller
     from ullage.gateway.preparation import Outgoing
     from ullage.gateway.request import Received
@@ -30,13 +30,13 @@ def request_headers(outgoing: Outgoing, request: Received, caller: Caller) -> di
     return with_beta(headers) if outgoing.drops_unbound else headers
 
 
-def answer_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
+def answer_headers(reply: UpstreamReply, request: Received, outgoing: Outgoing) -> dict[str, str]:
     """Returns the headers of the answer to the client."""
     returned = returned_headers(reply.headers, is_translated=outgoing.is_translated)
     return returned | _own_headers(request, outgoing)
 
 
-def stream_headers(reply: Reply, request: Received, outgoing: Outgoing) -> dict[str, str]:
+def stream_headers(reply: UpstreamReply, request: Received, outgoing: Outgoing) -> dict[str, str]:
     """Returns the headers of a stream to the client."""
     headers = answer_headers(reply, request, outgoing)
     return headers | {"content-type": STREAM} if outgoing.is_translated else headers

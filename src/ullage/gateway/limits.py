@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ullage.cost.keys import check_limit
+from ullage.gateway.refusals import Refused
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ullage.cost.keys import GatewayKey
     from ullage.gateway.upstreams import Room
     from ullage.target import ApiName
 
@@ -16,6 +20,10 @@ FIELDS: Mapping[ApiName, tuple[str, ...]] = {
     "anthropic.messages": ("max_tokens",),
 }
 """The fields of the longest answer, by API."""
+NO_LIMIT = 1_000_000_000
+"""The limit of a model with an unknown window: the request is counted and not changed."""
+MOST_DIGITS = 9
+"""Most digits of a limit in a header."""
 LEAST_THINKING = 1_024
 """Fewest tokens of `thinking.budget_tokens` that Anthropic accepts."""
 RESERVED_SHARE = 8
@@ -29,11 +37,41 @@ def requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
     return min(given, default=None)
 
 
-def input_limit(room: Room, requested: int | None, reserved: int | None, lowered: int | None = None) -> int:
+def requested_answers(body: Mapping[str, Any], api: ApiName) -> int:
+    """Returns the number of answers that a request asks for: `n` of chat completions, each of full length."""
+    if api != "openai.chat":
+        return 1
+    try:
+        return max(1, int(body.get("n") or 1))  # some servers also take a number in a text
+    except (TypeError, ValueError, OverflowError):
+        return 1
+
+
+def asked_limit(header: str, key: GatewayKey | None) -> int | None:
+    """Returns the limit that the header `x-ullage-limit` or the key sets; None if neither does.
+
+    Raises KeyRefused if the header asks for more than the key allows.
+    """
+    given = header.strip()
+    if given and not (given.isascii() and given.isdigit() and len(given) <= MOST_DIGITS and int(given) > 0):
+        raise Refused(
+            "invalid",
+            f"the header x-ullage-limit must be a number of tokens from 1 to {10**MOST_DIGITS - 1:,}",
+        )
+    asked = int(given) if given else None
+    return asked if key is None else check_limit(key, asked)
+
+
+def input_limit(
+    room: Room | None, requested: int | None, reserved: int | None, lowered: int | None = None
+) -> int:
     """Returns the most input tokens: the window less the reserve for the answer, or a lower given limit.
 
     `reserved` is the configured reserve. A client that asks for a shorter answer leaves more for the input.
+    If the window is unknown, only the given limit counts.
     """
+    if room is None:
+        return NO_LIMIT if lowered is None else lowered
     most = room.window // RESERVED_SHARE if reserved is None else reserved
     kept = most if requested is None else min(most, requested)
     limit = max(1, room.window - kept)

@@ -79,10 +79,11 @@ class Metrics:
     def observe(self, name: str, *labels: str, value: float) -> None:
         """Adds a value to a histogram of `METRICS`."""
         bounds, known = METRICS[name].buckets, self._buckets[name]
-        if labels not in known:
-            known[labels] = [0] * (len(bounds) + 1)
-        known[labels][bisect_left(bounds, value)] += 1
-        self.add(name, *labels, by=value)
+        counts = known.get(labels)
+        if counts is None:
+            counts = known[labels] = [0] * (len(bounds) + 1)
+        counts[bisect_left(bounds, value)] += 1
+        self._counted[name][labels] += value  # type: ignore[assignment] # the same
 
     def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
         """Returns all metrics, and these gauges by name: help and value."""

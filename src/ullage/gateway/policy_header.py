@@ -8,56 +8,64 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from ullage.cost.keys import POLICY_FIELDS, check_policy
 from ullage.errors import ConfigurationError
 from ullage.fitting import FitPolicy
 from ullage.gateway.fit_policy import POLICY
 from ullage.gateway.refusals import Refused
 
+if TYPE_CHECKING:
+    from ullage.cost.keys import GatewayKey
+
 HEADER = "x-ullage-policy"
-KNOBS = (
-    "max_age",
-    "max_tokens_per_output",
-    "preserve_errors",
-    "preserve_small_outputs",
-    "small_output_threshold",
-    "preserve_recent_turns",
-    "keep_first_user",
-    "digest_share",
-    "recall_share",
-    "low_water",
-    "max_turns",
-)
-"""The fields of `FitPolicy` that a request may set. The others name single messages or run code."""
+
+
+class RequestPolicy(NamedTuple):
+    """The policy of a request."""
+
+    policy: FitPolicy
+    name: str
+    """Conversations with different names have windows of their own."""
+    fields: tuple[str, ...]
+    """The fields that the request sets."""
+
+
+def policy_of(text: str, key: GatewayKey | None, *, recall: bool) -> tuple[FitPolicy, str]:
+    """Returns the policy of a request and its name; raises KeyRefused if the key may not set it."""
+    policy, name, fields = read_policy(text, recall=recall)
+    if key is not None:
+        check_policy(key, fields)
+    return policy, name
 
 
 @lru_cache(maxsize=256)
-def read_policy(text: str, *, recall: bool) -> tuple[FitPolicy, str]:
-    """Returns the policy of a request and its name; refuses an unknown knob, and a value that it cannot have.
-
-    Conversations with different names have windows of their own.
-    """
+def read_policy(text: str, *, recall: bool) -> RequestPolicy:
+    """Returns the policy of a request; refuses an unknown field, and a value that it cannot have."""
     given = _object(text.strip())
-    for knob in given:
-        if knob not in KNOBS:
+    for field in given:
+        if field not in POLICY_FIELDS:
             raise Refused(
                 "invalid",
-                f"the header {HEADER} has the unknown knob {knob[:80]!r}: use one of {', '.join(KNOBS)}",
+                f"the header {HEADER} has the unknown field {field[:80]!r}: use one of "
+                f"{', '.join(POLICY_FIELDS)}",
             )
-    for knob, value in given.items():
+    for field, value in given.items():
         try:
-            FitPolicy(**{knob: value})
+            FitPolicy(**{field: value})
         except (ConfigurationError, TypeError, ValueError) as error:
-            raise Refused("invalid", f"the header {HEADER} has a wrong value for {knob!r}: {error}") from None
+            raise Refused(
+                "invalid", f"the header {HEADER} has a wrong value for {field!r}: {error}"
+            ) from None
     name = orjson.dumps({**given, "recall": recall}, option=orjson.OPT_SORT_KEYS).decode()
-    return replace(POLICY, **given, recall=recall), name
+    return RequestPolicy(replace(POLICY, **given, recall=recall), name, tuple(given))
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Returns the knobs of a JSON object, or of a list of names with values."""
+    """Returns the fields of a JSON object, or of a list of names with values."""
     if not text:
         return {}
     if text.startswith("{"):

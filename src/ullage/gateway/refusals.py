@@ -125,7 +125,7 @@ def refused(error: UllageError, api: ApiName | None) -> Refused:
     kind = next((kind for known, kind in ERRORS.items() if isinstance(error, known)), "set-up")
     if isinstance(error, ProviderError) and error.code == "timeout":
         kind = "late"
-    if isinstance(error, KeyRefused) and error.reason == "model":
+    if isinstance(error, KeyRefused) and error.reason in {"model", "limit", "policy"}:
         kind = "forbidden"
     return Refused(
         kind, str(error), retry_after=error.retry_after if isinstance(error, RateLimited) else None
@@ -149,6 +149,7 @@ def answer(refusal: Refused, api: ApiName | None, request_id: str) -> GatewayAns
     """Returns the answer to a request that is refused."""
     kind = KINDS[refusal.kind]
     headers = {"content-type": "application/json", "x-should-retry": "true" if kind.may_retry else "false"}
+    headers["request-id" if api in ANTHROPIC else "x-request-id"] = request_id  # the SDKs show it
     if refusal.retry_after is not None:
         headers["retry-after"] = str(math.ceil(refusal.retry_after))
     if refusal.allowed:

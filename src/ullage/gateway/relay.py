@@ -7,7 +7,6 @@ and if the upstream breaks off, an error event can follow in its place.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ullage.errors import ProviderError
@@ -15,49 +14,72 @@ from ullage.gateway.refusals import Refused, event, refused
 from ullage.gateway.request import Disconnected
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
+    from types import TracebackType
 
-    from ullage.broker.http import Reply
+    from ullage.gateway.connections import UpstreamReply
     from ullage.gateway.request import Receive, Send
     from ullage.gateway.tally import Tally
     from ullage.target import ApiName
 
 MOST_HELD = 1024 * 1024
 """Most bytes of an unfinished event that are held back."""
+UNWATCHED = 0.05
+"""Seconds from sending a request until the gateway notices that its client has gone away."""
+HIGHEST = 599
+"""Highest status of an answer. Some servers send others, which the server of the gateway cannot send."""
+BAD_GATEWAY = 502
 MOST_WHOLE = 64 * 1024 * 1024
 """Most bytes of an answer that is not a stream."""
 
 
-@asynccontextmanager
-async def stopped_with_client(receive: Receive) -> AsyncIterator[None]:
-    """Cancels the block if the client goes away, and raises Disconnected then.
+class ClientWatch:
+    """Cancels an asynchronous block if the client goes away, and raises Disconnected then.
 
-    The end of the answer must be sent after the block: the server reports that as a disconnection too.
+    The end of the answer must be sent after the block: the server reports that as a disconnection too. Most
+    short answers are complete before a watch would begin, so they need none.
     """
-    task = asyncio.current_task()
-    has_left = False
 
-    async def watch() -> None:
-        nonlocal has_left
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        has_left = True
-        if task is not None:
-            task.cancel()
+    __slots__ = ("_has_left", "_receive", "_start", "_task", "_watcher")
 
-    watcher = asyncio.get_running_loop().create_task(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if has_left and task is not None and task.uncancel() == 0:
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._has_left = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
+        self._start = loop.call_later(UNWATCHED, self._begin, loop)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._start.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if (
+            self._has_left
+            and isinstance(error, asyncio.CancelledError)
+            and self._task is not None
+            and self._task.uncancel() == 0
+        ):
             raise Disconnected from None
-        raise
-    finally:
-        watcher.cancel()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watcher = loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._has_left = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def start(send: Send, status: int, headers: Mapping[str, str]) -> None:
-    """Sends the beginning of an answer."""
+    """Sends the beginning of an answer; a status that HTTP does not have becomes 502."""
+    status = status if status <= HIGHEST else BAD_GATEWAY
     fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": fields})
 
@@ -79,7 +101,9 @@ async def end(send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def stream(reply: Reply, send: Send, tally: Tally, api: ApiName, request_id: str) -> Refused | None:
+async def stream(
+    reply: UpstreamReply, send: Send, tally: Tally, api: ApiName, request_id: str
+) -> Refused | None:
     """Relays a stream; if it breaks off, sends an error event and returns the error."""
     held = b""
     failure: Refused | None = None
@@ -110,7 +134,7 @@ def _complete_events(data: bytes) -> tuple[bytes, bytes]:
     return (b"", data) if end < 4 and not data.startswith(b"\n\n") else (data[:end], data[end:])
 
 
-async def read_whole(reply: Reply, tally: Tally) -> bytes:
+async def read_whole(reply: UpstreamReply, tally: Tally) -> bytes:
     """Returns an answer that is not a stream; raises ProviderError if it breaks off or is too large."""
     pieces: list[bytes] = []
     size = 0

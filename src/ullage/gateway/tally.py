@@ -29,8 +29,8 @@ BYTES_A_TOKEN = 4
 """Bytes of a stream for one token in the part that was not kept; each token has an event around it, so
 this is more tokens than there were."""
 
-PLACES = (("usage",), ("message", "usage"), ("response", "usage"), ("x_groq", "usage"))
-"""The places of the usage in an event or an answer."""
+PLACES = (("usage", ""), ("message", "usage"), ("response", "usage"), ("x_groq", "usage"))
+"""The places of the usage in an event or an answer: a member, and the member inside it."""
 ENDS: Mapping[ApiName, re.Pattern[bytes]] = {
     "openai.chat": re.compile(rb'data:\s*\[DONE\]|"finish_reason"\s*:\s*"|"error"\s*:\s*[{"]'),
     "openai.responses": re.compile(rb'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"'),
@@ -83,12 +83,13 @@ class Tally:
         """Returns the usage that the upstream reported; None if it reported none."""
         found: dict[str, Any] = {}
         for value in self._values():
-            for place in PLACES:
-                inner: Any = value
-                for step in place:
-                    inner = mapping(inner).get(step)
-                # Anthropic reports the input at the beginning and the output at the end
-                found |= {name: each for name, each in mapping(inner).items() if each is not None}
+            for first, then in PLACES:
+                inner = value.get(first)
+                if then and inner:
+                    inner = mapping(inner).get(then)
+                if inner:
+                    # Anthropic reports the input at the beginning and the output at the end
+                    found |= {name: each for name, each in mapping(inner).items() if each is not None}
         return usage_of(found, self._api) or self._usage_in_events()
 
     def text(self) -> str:

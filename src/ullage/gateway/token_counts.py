@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from ullage.cost.keys import check_model
 from ullage.gateway.refusals import GatewayAnswer, Refused
 from ullage.gateway.request import parse_object
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
+from ullage.gateway.upstreams import named_model
 from ullage.target import Target
 from ullage.tokens import count, count_request, counter_for
 
@@ -62,9 +64,7 @@ class TokenCounts:
     async def count(self, route: CountPath, request: Received, caller: Caller, raw: bytes) -> GatewayAnswer:
         """Returns the upstream's own count of a request, or ours if it has no such route."""
         body = await parse_object(raw)
-        model = body.get("model")
-        if not isinstance(model, str) or not model:
-            raise Refused("invalid", "the request names no model: set the field 'model'")
+        model = named_model(body)
         if caller.key is not None:
             check_model(caller.key, model)
         upstream = self.upstreams.find(model)
@@ -76,21 +76,20 @@ class TokenCounts:
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
                 if reply.status not in ABSENT:
                     return GatewayAnswer(reply.status, returned_headers(reply.headers), await reply.read())
-        tokens = count_request(body, route.counted_as, name).tokens
+        counted = await asyncio.to_thread(count_request, body, route.counted_as, name)
         told = {"x-ullage-counted-by": "ullage"}
-        return GatewayAnswer(200, JSON | told, orjson.dumps({**route.fixed, "input_tokens": tokens}))
+        return GatewayAnswer(200, JSON | told, orjson.dumps({**route.fixed, "input_tokens": counted.tokens}))
 
     async def tokenize(self, body: Mapping[str, Any]) -> GatewayAnswer:
         """Returns our own count of a text (`prompt` or `content`) or of `messages` with `tools`."""
-        model = body.get("model")
-        name = model if isinstance(model, str) and model else None
+        name = None if body.get("model") is None else named_model(body)
         target = Target(model=name, api="openai.chat")
         text = body.get("prompt", body.get("content"))
         if isinstance(text, str):
-            cost = counter_for(target).text(text)
+            cost = await asyncio.to_thread(counter_for(target).text, text)
             told: dict[str, Any] = {"count": cost.tokens, "ceiling": cost.ceiling}
         elif isinstance(body.get("messages"), list):
-            counted = count(body["messages"], target, body.get("tools"))
+            counted = await asyncio.to_thread(count, body["messages"], target, body.get("tools"))
             told = {"count": counted.tokens, "ceiling": counted.ceiling, "exact": counted.exact}
         else:
             raise Refused("invalid", "give a text as 'prompt', or 'messages' with optional 'tools'")

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ullage.broker.endpoint import Key
-    from ullage.broker.http import Reply
+    from ullage.gateway.answer_rounds import AnswerRounds
     from ullage.gateway.answer_writer.collected import AnswerPart
+    from ullage.gateway.connections import UpstreamReply
     from ullage.gateway.preparation import Outgoing
     from ullage.gateway.request import ClientConnection, Send
-    from ullage.gateway.rounds import AnswerRounds
     from ullage.gateway.tally import Tally
     from ullage.gateway.translation import Translation
 
@@ -61,7 +61,7 @@ class ForeignAnswer:
 
 
 async def deliver_translated(
-    reply: Reply,
+    reply: UpstreamReply,
     tally: Tally,
     outgoing: Outgoing,
     connection: ClientConnection,
@@ -94,7 +94,7 @@ async def deliver_translated(
     return Delivered(body, recalls=answer.recalls, goes_on=_goes_on(answer, rounds))
 
 
-def check_streamed(reply: Reply, outgoing: Outgoing) -> None:
+def check_streamed(reply: UpstreamReply, outgoing: Outgoing) -> None:
     """Raises ProviderError if a translated answer came in one piece, although a stream was asked for."""
     if outgoing.is_translated and reply.status < 400:
         raise ProviderError(
@@ -109,7 +109,7 @@ def _goes_on(answer: CollectedAnswer, rounds: AnswerRounds) -> bool:
 
 
 async def _streamed(
-    reply: Reply,
+    reply: UpstreamReply,
     tally: Tally,
     read: ForeignAnswer,
     rounds: AnswerRounds,

@@ -74,6 +74,7 @@ GATEWAY_APIS = frozenset(SHORT_NAMES.values())
 """The APIs that the gateway serves."""
 OURS = "x-ullage-"
 """The beginning of the names of the gateway's own headers."""
+_NONE: frozenset[str] = frozenset()
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
@@ -148,19 +149,20 @@ def sent_headers(
     own for the upstream; a key of the gateway is never sent on. A translated request has the headers of its
     new API.
     """
-    connection = {each.strip().lower() for each in request.header("connection").split(",")}
+    connection = _named(request.header("connection"))
     key = upstream.endpoint.key
+    left_out = CREDENTIALS if not own_key or key is not None else _NONE
     sent = {
         name: value
         for name, value in request.headers.items()
         if name not in NOT_SENT
         and not name.startswith(OURS)
         and name not in connection
-        and (name not in CREDENTIALS or (own_key and key is None))
+        and name not in left_out
     }
-    for name, value in sent.items():
-        if not _VALUE.fullmatch(value):
-            raise Refused("invalid", f"the header {name!r} has characters that are invalid in a header")
+    if not _VALUE.fullmatch("".join(sent.values())):
+        name = next(name for name, value in sent.items() if not _VALUE.fullmatch(value))
+        raise Refused("invalid", f"the header {name!r} has characters that are invalid in a header")
     if is_translated:
         secret = secret_of(request) if own_key and key is None else ""
         sent = {
@@ -173,19 +175,25 @@ def sent_headers(
         made = DIALECTS[api].headers(key)
         sent |= {name: value for name, value in made.items() if name in CREDENTIALS}
     sent["content-type"] = "application/json"
-    return sent | dict(upstream.endpoint.headers)
+    sent.update(upstream.endpoint.headers)
+    return sent
 
 
 def returned_headers(headers: Mapping[str, str], *, is_translated: bool = False) -> dict[str, str]:
     """Returns the headers of an upstream's answer that go on to the client."""
     if is_translated:
         return {name: value for name, value in headers.items() if name in RETURNED_TRANSLATED}
-    connection = {each.strip().lower() for each in headers.get("connection", "").split(",")}
+    connection = _named(headers.get("connection", ""))
     return {
         name: value
         for name, value in headers.items()
         if name not in NOT_RETURNED and name not in connection and not name.startswith(OURS)
     }
+
+
+def _named(connection: str) -> frozenset[str]:
+    """Returns the headers that a Connection header names; they belong to the connection too."""
+    return frozenset(each.strip().lower() for each in connection.split(",")) if connection else _NONE
 
 
 def address_of(upstream: Upstream, path: str, query: str) -> str:

@@ -62,6 +62,10 @@ class UpstreamCounts:
             found = self._factors[target] = _factor(target, self._history(target))
         return found
 
+    def is_learned(self, target: Target) -> bool:
+        """Returns True if enough counts of a target are known that another one changes little."""
+        return sum(each.ceiling >= LARGE for each in self._history(target).seen) >= FEW
+
     def observe(self, target: Target, estimate: Cost, actual: int) -> bool:
         """Learns the upstream's count of a request; returns True if `save` should be called."""
         before = self._history(target)

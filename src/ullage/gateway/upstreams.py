@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.broker.registry import endpoint_for
 from ullage.broker.window_routes import Windows
@@ -24,6 +24,8 @@ ANY = "*"
 """The name in the table that stands for all names without a row."""
 MOST_LISTED = 20
 """Most names in the refusal of an unknown one."""
+LONGEST_NAME = 500
+"""Most characters of a model's name. What is remembered about a model is kept under its name."""
 
 
 class Room(NamedTuple):
@@ -104,8 +106,21 @@ class Upstreams:
     async def room_of(self, upstream: Upstream, model: str) -> Room | None:
         """Returns the limits of a model: as configured, stated by its server, or in the table; or None."""
         name = upstream.endpoint.model if upstream.renamed else model
-        window = await self._windows.window_of(replace(upstream.endpoint, model=name), self._transport)
+        endpoint = upstream.endpoint
+        if endpoint.window is None and endpoint.model != name:  # the server is asked about this model
+            endpoint = replace(endpoint, model=name)
+        window = await self._windows.window_of(endpoint, self._transport)
         if window is not None:
             return Room(window)
         info = model_info(name)
         return None if info is None else Room(info.window, info.max_input)
+
+
+def named_model(body: Mapping[str, Any]) -> str:
+    """Returns the model that a request names; refuses a request without one, and a name that is too long."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise Refused("invalid", "the request names no model: set the field 'model'")
+    if len(model) > LONGEST_NAME:
+        raise Refused("model", f"The name of the model has more than {LONGEST_NAME} characters: shorten it")
+    return model

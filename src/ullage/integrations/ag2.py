@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
 from ullage.integrations.ag2_events import fit_events
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 
 try:
     from ag2.middleware import BaseMiddleware
@@ -59,7 +58,7 @@ class _TurnMiddleware(BaseMiddleware):
 
     async def on_llm_call(self, call_next: Any, events: Sequence[Any], context: Any) -> Any:
         prompt = "\n".join(context.prompt)
-        done = await asyncio.to_thread(fit_events, self._fitter, list(events), prompt, self._tools)
+        done = await run_aside(fit_events, self._fitter, list(events), prompt, self._tools)
         if done is None:
             return await call_next(events, context)
         fitted = context if done.prompt == prompt else replace(context, prompt=[done.prompt])

@@ -6,12 +6,11 @@ own, so the response and the session keep every message.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
 from ullage.integrations.agent_messages import fit_messages
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 
 try:
     from agent_framework import ChatMiddleware, FunctionTool
@@ -40,7 +39,7 @@ class FitChatMiddleware(ChatMiddleware):
         """Calls the model with instructions and messages that fit."""
         options = context.options or {}
         model = options.get("model") or getattr(context.client, "model", None)
-        done = await asyncio.to_thread(
+        done = await run_aside(
             fit_messages,
             self._fitter,
             list(context.messages),

@@ -7,12 +7,17 @@ with the same result.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
+from functools import cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 import orjson
 
@@ -37,6 +42,8 @@ W = TypeVar("W")
 """The kind of window: for messages, or for whole bodies."""
 H = TypeVar("H")
 """The host's own type of a message."""
+T = TypeVar("T")
+"""The result of a function."""
 
 
 class _Held(NamedTuple, Generic[W]):
@@ -92,8 +99,17 @@ class _Fitter(Generic[W]):
         self._policy = checked_policy(options.get("policy"))
         self._report = options.get("report")
         self._windows: _Windows[W] = _Windows()
+        self._options = options
         if self._model is not None or self._limit is not None:
             limit_for(self._model, self._limit, self._reserve)  # a wrong one is an error here
+
+    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
+        """Copies have the same options, and make windows of their own. Some hosts copy their agents."""
+        return partial(type(self), *self._arguments(), **self._options), ()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """Returns the arguments that a fitter has beside the options."""
+        return ()
 
     def _tell(self, fitted: Fitted[Any]) -> None:
         if self._report is not None:
@@ -131,6 +147,9 @@ class BodyFitter(_Fitter[RequestWindow]):
         super().__init__(**options)
         self._api: ApiName = api
         self._history = wire.api_of(api).history
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return (self._api,)
 
     def fit(self, body: Mapping[str, Any]) -> FittedRequest:
         """Returns a body that fits, in the same format. Parts that did not change are the given objects.
@@ -234,3 +253,31 @@ def _beginning(messages: Sequence[Any]) -> bytes:
         if isinstance(given, dict) and given.get("role") == "user":
             break
     return hashed.digest()
+
+
+# Event loops ------------------------------------------------------------------------------------------
+
+
+_is_aside: ContextVar[bool] = ContextVar("_is_aside", default=False)
+"""True in the thread that fits, and in all that runs on its behalf."""
+
+
+@cache
+def _thread(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process has no threads of its parent
+    """Returns the thread that fits for the event loops of a process. It starts with the first call."""
+    return ThreadPoolExecutor(1, "ullage-fit")
+
+
+async def run_aside(function: Callable[..., T], *args: object) -> T:
+    """Returns the result of a function that fits, and lets the event loop run on meanwhile.
+
+    All calls share one thread. Fitting is Python code, so more threads would not be faster, and the loop
+    would have to wait for each of them before its own turn. A call from inside, such as that of a pass that
+    asks a model, runs at once: it cannot wait for its own thread.
+    """
+    if _is_aside.get():
+        return function(*args)
+    context = copy_context()
+    context.run(_is_aside.set, True)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_thread(os.getpid()), context.run, lambda: function(*args))

@@ -5,11 +5,10 @@ The request is made anew for each call, so the events of the session stay comple
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import BodyFitter
+from ullage.integrations.fitter import BodyFitter, run_aside
 
 try:
     from google.adk.plugins.base_plugin import BasePlugin
@@ -35,7 +34,7 @@ class FitPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:  # noqa: ARG002 - the plugin's interface
         """Replaces the contents of the request, and its system instruction, by ones that fit."""
         contents = [_dumped(content) for content in llm_request.contents]
-        done = await asyncio.to_thread(self._fitter.fit, _read(llm_request, contents))
+        done = await run_aside(self._fitter.fit, _read(llm_request, contents))
         if not done.changed:
             return
         owners = {id(dumped): own for dumped, own in zip(contents, llm_request.contents, strict=True)}

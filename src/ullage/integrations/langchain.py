@@ -5,11 +5,10 @@ The middleware wraps the call of the model, so the state of the agent keeps ever
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import ConfigurationError, MissingHost
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 from ullage.integrations.langchain_messages import fit_messages, model_name
 
 try:
@@ -61,7 +60,7 @@ class FitMiddleware(AgentMiddleware):
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
         """Calls the model with a request that fits; the event loop runs on meanwhile."""
-        return await handler(await asyncio.to_thread(self._fit, request))
+        return await handler(await run_aside(self._fit, request))
 
     def _fit(self, request: ModelRequest) -> ModelRequest:
         system = request.system_message

@@ -6,15 +6,16 @@ fallbacks are fitted for their own models. LiteLLM asks callbacks only on asynch
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import ConfigurationError, MissingHost
 from ullage.fitting import fit
-from ullage.integrations.fitter import BodyFitter
+from ullage.intake import checked_share
+from ullage.integrations.fitter import BodyFitter, run_aside
+from ullage.models import model_info
 
 try:
-    from litellm import get_max_tokens
+    from litellm import model_cost
     from litellm.integrations.custom_logger import CustomLogger
 except ImportError as error:
     raise MissingHost("LiteLLM", "litellm>=1.100", str(error)) from error
@@ -59,31 +60,39 @@ class FitHook(CustomLogger):
         body = {name: kwargs[name] for name in MEMBERS if kwargs.get(name) is not None}
         if isinstance(kwargs.get("response_format"), dict):
             body["response_format"] = kwargs["response_format"]
-        done = await asyncio.to_thread(self._fitters[api].fit, body)
+        done = await run_aside(self._fitters[api].fit, body)
         return {**kwargs, **done.body} if done.changed else None
 
 
 def trim_messages(
     messages: Sequence[Any],
     model: str | None = None,
-    trim_ratio: float = 1.0,
+    trim_ratio: float = 0.75,
     return_response_tokens: bool = False,
     max_tokens: int | None = None,
     *,
     tools: Sequence[Any] | None = None,
     policy: FitPolicy | None = None,
 ) -> Any:
-    """Returns messages that fit in `max_tokens`, or in this share of the model's window.
+    """Returns messages that fit in `max_tokens`, or in the share `trim_ratio` of the model's largest input.
 
     It stands in for LiteLLM's function of this name. With `return_response_tokens` it returns a tuple: the
     messages, and the tokens of the limit that are left.
     """
     limit = max_tokens
     if limit is None:
-        if model is None:
-            raise ConfigurationError("trim_messages needs max_tokens, or a model whose window is known")
-        limit = int((get_max_tokens(model) or 0) * trim_ratio)
+        limit = int(_largest_input(model) * checked_share(trim_ratio, "trim_ratio"))
     fitted = fit(messages, model, tools, limit, policy=policy)
     if return_response_tokens:
         return fitted.messages, fitted.limit - fitted.count.ceiling
     return fitted.messages
+
+
+def _largest_input(model: str | None) -> int:
+    """Returns the most input tokens of a model, as LiteLLM's table or ours has them."""
+    if listed := model_cost.get(model, {}).get("max_input_tokens"):
+        return int(listed)
+    known = model_info(model)
+    if known is None:
+        raise ConfigurationError("trim_messages needs max_tokens, or a model whose window is known")
+    return known.max_input or known.window

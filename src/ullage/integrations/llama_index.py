@@ -6,11 +6,10 @@ beside the memory; `FitFunctionAgent` fits those as well.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 from ullage.integrations.llama_messages import fit_messages
 
 try:
@@ -81,7 +80,7 @@ class FitMemory(BaseChatStoreMemory):
 
     async def aget(self, input: str | None = None, **options: Any) -> list[ChatMessage]:  # noqa: A002 - the same
         """Returns the messages to send; the event loop runs on meanwhile."""
-        return await asyncio.to_thread(self._fit, await super().aget(input, **options))
+        return await run_aside(self._fit, await super().aget(input, **options))
 
     def _fit(self, messages: list[ChatMessage]) -> list[ChatMessage]:
         if self._prompt is None:
@@ -113,7 +112,7 @@ class FitFunctionAgent(FunctionAgent):
         """Asks the model once. The agent keeps the tool calls of the run as they are."""
         done = await ctx.store.get(self.scratchpad_key, default=[])
         given, model = [*llm_input, *done], self.llm.metadata.model_name
-        fitted = await asyncio.to_thread(fit_messages, self._fitter, given, tools, model)
+        fitted = await run_aside(fit_messages, self._fitter, given, tools, model)
         # The base class sends its input and then the scratchpad, so the scratchpad is empty for the call.
         await ctx.store.set(self.scratchpad_key, [])
         answered: list[ChatMessage] = []

@@ -5,11 +5,10 @@ A prompt is fitted when it is sent. The conversation and the log of `llm` keep e
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 from ullage.integrations.llm_commands import PREFIX, group
 from ullage.integrations.llm_messages import fit_messages, text_of
 
@@ -123,7 +122,7 @@ class FitAsyncKeyModel(_Wrapper, AsyncKeyModel):
         self, prompt: Prompt, stream: bool, response: Any, conversation: Any, key: str | None = None
     ) -> AsyncIterator[Any]:
         """Asks the model with messages that fit."""
-        fitted = await asyncio.to_thread(self._fit, prompt)
+        fitted = await run_aside(self._fit, prompt)
         async for chunk in self._asked(fitted, stream, response, conversation, key):
             yield chunk
 

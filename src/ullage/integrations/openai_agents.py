@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import BodyFitter
+from ullage.integrations.fitter import BodyFitter, run_aside
 
 try:
     from agents import (
@@ -49,7 +48,7 @@ class FitFilter:
             **({} if given.instructions is None else {"instructions": given.instructions}),
             **_answer_format(data.agent.output_type),
         }
-        done = await asyncio.to_thread(self._fitter.fit, body)
+        done = await run_aside(self._fitter.fit, body)
         if not done.changed:
             return given
         return ModelInputData(input=list(done.body["input"]), instructions=done.body.get("instructions"))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import HistoryFitter
+from ullage.integrations.fitter import HistoryFitter, run_aside
 from ullage.integrations.pydantic_messages import read_history, restore_history
 
 try:
@@ -44,7 +43,7 @@ class FitCapability(AbstractCapability[Any]):
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Returns a request that fits; the given one if nothing had to change."""
-        return await asyncio.to_thread(self._fit, request_context)
+        return await run_aside(self._fit, request_context)
 
     def _fit(self, request: ModelRequestContext) -> ModelRequestContext:
         parameters = request.model_request_parameters

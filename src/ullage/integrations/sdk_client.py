@@ -6,10 +6,11 @@ copy of the client gets a `request` that fits the body first. So all methods ret
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ullage.integrations.fitter import run_aside
 
 if TYPE_CHECKING:
     from ullage.integrations.fitter import BodyFitter
@@ -40,8 +41,8 @@ def wrap_client(client: C, fitters: Mapping[str, BodyFitter], omitted: tuple[typ
         return send(cast_to, options, **more)
 
     async def request_async(cast_to: Any, options: Any, **more: Any) -> Any:
-        # In a thread, because a long history that is new would hold up the event loop.
-        await asyncio.to_thread(fit_body, options)
+        # A long history that is new would hold up the event loop.
+        await run_aside(fit_body, options)
         return await send(cast_to, options, **more)
 
     def copy_fitted(**options: Any) -> Any:

@@ -6,11 +6,10 @@ session keep every message.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
-from ullage.integrations.fitter import BodyFitter
+from ullage.integrations.fitter import BodyFitter, run_aside
 
 try:
     from strands.middleware import InvokeModelStage
@@ -31,7 +30,7 @@ def fit_agent(agent: Agent, **options: Unpack[FitterOptions]) -> Agent:
     fitter = BodyFitter("bedrock.converse", **options)
 
     async def fit(context: InvokeModelContext) -> InvokeModelContext:
-        done = await asyncio.to_thread(fitter.fit, _read(context))
+        done = await run_aside(fitter.fit, _read(context))
         if not done.changed:
             return context
         system = done.body.get("system") or None

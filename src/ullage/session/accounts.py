@@ -9,9 +9,11 @@ from ullage.cost import Ledger
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from decimal import Decimal
 
     from ullage.config import Settings
+    from ullage.cost import Prices
     from ullage.cost.keys import GatewayKey
     from ullage.store import Store
 
@@ -24,17 +26,19 @@ def ledger_for(
     *,
     cap_at_dollars: Decimal | str | None = None,
     key: GatewayKey | None = None,
+    prices: Mapping[str, Prices] | None = None,
 ) -> Ledger:
     """Returns the ledger of a session; `cap_at_dollars` replaces the configured cap of a session.
 
-    With a gateway key, the caps of the key apply too.
+    With a gateway key, the caps of the key apply too. `prices` are those of the settings, if the caller has
+    them already.
     """
     cost = settings.cost
     return Ledger(
         book=kept.book,
         session=session,
         project=project,
-        prices=prices_by_name(settings),
+        prices=prices_by_name(settings) if prices is None else prices,
         cap_at_dollars=cost.cap_at_dollars if cap_at_dollars is None else cap_at_dollars,
         cap_at_dollars_a_day=cost.cap_at_dollars_a_day,
         cap_at_dollars_a_project=cost.cap_at_dollars_a_project,

@@ -22,10 +22,11 @@ from ullage.fitting import FitPolicy
 from ullage.messages import arguments_text, calls_of
 from ullage.patience import GRACE, limit_waiting, patiently, to_the_end
 from ullage.session.accounts import ledger_for, meter_for
-from ullage.session.conversation import context_options, resume_context, switch_model
+from ullage.session.budget import describe_limit
+from ullage.session.conversation import context_options, is_trimming, resume_context, switch_model
 from ullage.session.model_choice import choose_model
 from ullage.session.model_pool import ModelPool
-from ullage.session.preferences import CHOSEN_MODEL, ROLLING_CONTEXT
+from ullage.session.preferences import CHOSEN_MODEL
 from ullage.session.routes import route
 from ullage.session.setup import SessionOptions, open_session_model
 from ullage.session.summarizer import SummaryWriter
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ullage.config import ModelSettings, Settings
+    from ullage.context import Context
     from ullage.messages import Tool
     from ullage.session.model_pool import OpenModel
     from ullage.session.routes import Routed
@@ -96,6 +98,8 @@ class ChatSession:
         self._summary_writer = SummaryWriter(settings, self._pool)
         self._limits: dict[str, int] = {}
         """Lowered token limit of each routed model: a provider's refusal may have lowered it."""
+        self.max_answer: int | None = None
+        """The most tokens of an answer that the user asked for; None for the model's own limit."""
         self._tools: tuple[Tool, ...] = ()
         self._call: CallTool | None = None
         self._take_up(session)
@@ -136,11 +140,18 @@ class ChatSession:
             meter=meter,
             summarize=self._summary_writer.summarizer(meter),
         )
-        rolling = ROLLING_CONTEXT.get(self.kept.preferences)
-        context.set_trimming(settings.context.rolling if rolling is None else rolling)
+        context.set_trimming(is_trimming(settings, self.kept.preferences))
+        if len(context):
+            self._take_up_bill(context)
         context.pursuing = False  # an unfinished goal waits until the user continues it
         self.context = context
         self._send_tools()
+
+    def _take_up_bill(self, context: Context) -> None:
+        """Adds the earlier costs of the conversation to its meter, without the warnings about them."""
+        for account, entry in self.kept.book.entries(session=context.session):
+            context.meter.add_entry(account.model, account.category, entry)
+        context.meter.pop_warnings()
 
     async def use_model(self, name: str) -> None:
         """Switches to another model and saves the choice; if it cannot be opened, nothing changes."""
@@ -201,6 +212,14 @@ class ChatSession:
         """The client of the current model."""
         return self.open_model.client
 
+    @property
+    def longest_answer(self) -> int | None:
+        """The most tokens of the next answer, before a cap lowers it; None if only the window limits it."""
+        longest = self.client.longest_answer(self.context)
+        if longest == self.context.bounds.window:
+            longest = None
+        return min((each for each in (self.max_answer, longest) if each is not None), default=None)
+
     @asynccontextmanager
     async def routed(self, category: str) -> AsyncIterator[None]:
         """Inside the with block, the model of a category answers, with its limits and its prompt."""
@@ -248,13 +267,28 @@ class ChatSession:
             system_prompt_override=self.open_model.prompt, compress=self.open_model.compress
         )
 
-    def render(self) -> None:
-        """Renders the next request, so that `context.changes` describes it."""
+    def describe_limit(self) -> str:
+        """Returns the reason for the limit of the conversation, and the setting that changes it."""
+        return describe_limit(self.context.bounds, self.settings.context.token_budget)
+
+    def render(self, *, must_fit: bool = False) -> None:
+        """Renders the next request, so that `context.changes` describes it.
+
+        If it does not fit, ContextOverflowError is raised with `must_fit`, and nothing happens without.
+        """
         # A conversation that cannot be sent can still be shown.
-        with suppress(ContextOverflowError, InvalidConversation):
+        with suppress(InvalidConversation, *(() if must_fit else (ContextOverflowError,))):
             self.context.fitted(
                 system_prompt_override=self.open_model.prompt, compress=self.open_model.compress
             )
+
+    def overflow(self) -> ContextOverflowError | None:
+        """Returns the error with which the next request would be refused; None if it fits."""
+        try:
+            self.render(must_fit=True)
+        except ContextOverflowError as error:
+            return error
+        return None
 
     # Tools ------------------------------------------------------------------------------------------
 
@@ -285,6 +319,8 @@ class ChatSession:
                     category=category,
                     system_prompt_override=open_model.prompt,
                     compress=open_model.compress,
+                    max_output=self.max_answer,
+                    tell_retries=True,
                 )
                 async with aclosing(stream) as events:  # type: ignore[type-var]
                     async for event in events:

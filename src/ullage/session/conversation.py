@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ullage.context import DEFAULT_PROMPT, Context
+from ullage.session.preferences import ROLLING_CONTEXT
 
 if TYPE_CHECKING:
     from ullage.config import ModelSettings, Settings
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ullage.context.summary import Summarizer
     from ullage.fitting import FitPolicy
     from ullage.session.model_pool import ModelLimits
+    from ullage.store.settings import PreferenceStore
     from ullage.usage import Meter
 
 
@@ -21,7 +23,6 @@ class ConfiguredOptions:
     """The options of a Context that come from settings; `ModelLimits` come from the open model."""
 
     max_turns: int | None
-    token_budget: int | None
     max_summary_chars: int
     memory_max_chars: int
     use_tool_role: bool
@@ -34,11 +35,16 @@ def context_options(settings: Settings, model: ModelSettings) -> ConfiguredOptio
     """
     return ConfiguredOptions(
         max_turns=settings.context.max_turns,
-        token_budget=settings.context.token_budget,
         max_summary_chars=settings.context.max_summary_chars,
         memory_max_chars=settings.memory.inject_max_chars,
         use_tool_role=model.use_tool_role,
     )
+
+
+def is_trimming(settings: Settings, preferences: PreferenceStore) -> bool:
+    """Returns True if conversations are trimmed: as `:rolling-context` was set last, else as configured."""
+    preferred = ROLLING_CONTEXT.get(preferences)
+    return settings.context.rolling if preferred is None else preferred
 
 
 def resume_context(
@@ -62,7 +68,7 @@ def resume_context(
         tokenizer=limits.tokenizer,
         factor=limits.factor,
         max_turns=options.max_turns,
-        token_budget=options.token_budget,
+        token_budget=limits.token_budget,
         max_summary_chars=options.max_summary_chars,
         memory_max_chars=options.memory_max_chars,
         use_tool_role=options.use_tool_role,
@@ -77,6 +83,7 @@ def switch_model(context: Context, limits: ModelLimits) -> None:
     """Applies the limits of another model to a conversation, which is then counted and fitted again."""
     context.use_model(
         limits.target,
+        token_budget=limits.token_budget,
         window=limits.window,
         reserved_output=limits.reserved_output,
         tokenizer=limits.tokenizer,

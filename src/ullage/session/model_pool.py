@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ullage.broker.resolve import LOCAL_OUTPUT, Opened
 from ullage.context import Compress
+from ullage.session.budget import budget_for
 from ullage.session.endpoint import open_provider_of
 from ullage.turn import Client
 
@@ -28,6 +29,8 @@ class ModelLimits:
     """The limits of a conversation with one model, and the rules that count its texts."""
 
     target: Target
+    token_budget: int | None
+    """None for all that the window leaves."""
     window: int | None
     reserved_output: int | None
     """The part of the window that is kept for the answer."""
@@ -43,6 +46,8 @@ class OpenModel:
     model: ModelSettings
     client: Client
     window: int | None
+    token_budget: int | None
+    """The configured budget; None for the budget that follows the model."""
     compress: Compress | None
     """The short form of the conversation that the model gets; None for the whole conversation."""
     prompt: str | None = None
@@ -54,8 +59,10 @@ class OpenModel:
     def limits(self) -> ModelLimits:
         """The limits of a conversation with this model, as calibrated so far."""
         tokenizer, factor = self.client.counts.current
+        target = self.client.provider.target
         return ModelLimits(
-            target=self.client.provider.target,
+            target=target,
+            token_budget=budget_for(self.token_budget, target, self.window),
             window=self.window,
             reserved_output=self.client.max_output,
             tokenizer=tokenizer,
@@ -117,7 +124,13 @@ async def open_model_on(
         local=found.local,
         use_endpoint=settings.tokenize.use_endpoint,
     )
-    return OpenModel(model=model, client=client, window=window, compress=compress_of(settings, model))
+    return OpenModel(
+        model=model,
+        client=client,
+        window=window,
+        token_budget=settings.context.token_budget,
+        compress=compress_of(settings, model),
+    )
 
 
 def compress_of(settings: Settings, model: ModelSettings) -> Compress | None:

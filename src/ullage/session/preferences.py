@@ -91,6 +91,11 @@ def _allowances(stored: Any) -> tuple[Allowance, ...]:
     )
 
 
+def _folders(stored: Any) -> Mapping[str, str]:
+    given = stored if isinstance(stored, dict) else {}
+    return {session: folder for session, folder in given.items() if isinstance(folder, str)}
+
+
 CHOSEN_MODEL: Preference[str | None] = Preference("model", None, _text, lambda name: name)
 """The model that was chosen last; None for the configured one."""
 ROLLING_CONTEXT: Preference[bool | None] = Preference("rolling-context", None, bool, lambda on: on)
@@ -99,6 +104,8 @@ PROJECT_TREES: Preference[Mapping[str, TreeChoice]] = Preference(
     "trees", {}, _trees, lambda trees: {folder: asdict(choice) for folder, choice in trees.items()}
 )
 """The last `:tree` command, by folder."""
+FOLDERS: Preference[Mapping[str, str]] = Preference("folders", {}, _folders, dict)
+"""The folder in which a conversation was last continued, by its name; the latest is the last."""
 ALLOWANCES: Preference[tuple[Allowance, ...]] = Preference(
     "always", (), _allowances, lambda rows: [list(row) for row in rows]
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.session.accounts import ledger_for, meter_for
-from ullage.session.conversation import context_options, resume_context
+from ullage.session.conversation import context_options, is_trimming, resume_context
 from ullage.session.model_pool import OpenModel, open_model_for
 from ullage.tokens.calibration import Calibration
 
@@ -81,21 +81,19 @@ async def open_single_turn(
     *,
     system_prompt: str,
 ) -> AsyncIterator[SingleTurn]:
-    """Opens a model for one question and closes it at the end; the question may fill the whole window.
-
-    `context.token_budget` and `context.max_turns` do not apply: they are meant for long conversations.
-    """
+    """Opens a model for one question and closes it at the end; the settings limit the conversation."""
     named = options.named()
     open_model = await open_session_model(model, settings, kept, environ, named)
     try:
         context = resume_context(
             named.session or "",
             kept.journal,
-            replace(context_options(settings, model), token_budget=None, max_turns=None),
+            context_options(settings, model),
             open_model.limits,
             system_prompt=system_prompt,
             meter=meter_for(settings),
         )
+        context.set_trimming(is_trimming(settings, kept.preferences))
         yield SingleTurn(open_model, context)
     finally:
         await open_model.close()

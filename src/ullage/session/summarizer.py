@@ -16,6 +16,7 @@ from ullage.categories import SUMMARIZE
 from ullage.context import Context
 from ullage.context.summary import Summarizer, fitted_to
 from ullage.messages import arguments_text, calls_of, text_of
+from ullage.session.budget import budget_for
 from ullage.text import IN_TRANSCRIPT, disarm
 from ullage.tokens import counter_for
 
@@ -88,7 +89,7 @@ class SummaryWriter:
             tokenizer=limits.tokenizer,
             factor=limits.factor,
             system_prompt=self._settings.route(SUMMARIZE).system_prompt or PROMPT,
-            token_budget=None,
+            token_budget=budget_for(None, limits.target, limits.window),
             max_turns=None,
             meter=meter,
         )

@@ -30,20 +30,26 @@ def fold(text: str, most: int) -> str:
 
 
 def approve(
-    screen: Screen, text: str, choices: Mapping[str, str], *, approving: Container[str], refuse: str
+    screen: Screen,
+    text: str,
+    choices: Mapping[str, str],
+    *,
+    approving: Container[str],
+    refuse: str | None,
+    default: str | None = None,
 ) -> str:
-    """Asks the user about a text and returns the chosen key.
+    """Asks the user about a text and returns the chosen key; `default` is the key that Enter stands for.
 
-    The `approving` keys are offered only if the whole text was shown.
+    The `approving` keys are offered only if the whole text was shown. Before that, Enter shows it.
     """
     shown = show_hidden(text)
     room = ROWS * max(20, screen.width)
     if len(shown) <= room:
-        return screen.ask(shown, choices, refuse=refuse)
+        return screen.ask(shown, choices, refuse=refuse, default=default)
     before = {SHOW: f"show all {len(shown):,} characters"}
     before |= {key: label for key, label in choices.items() if key not in approving}
-    chosen = screen.ask(fold(shown, room), before, refuse=refuse)
+    chosen = screen.ask(fold(shown, room), before, refuse=refuse, default=SHOW)
     if chosen != SHOW:
         return chosen
     screen.say(shown)
-    return screen.ask("this is the whole text:", choices, refuse=refuse)
+    return screen.ask("this is the whole text:", choices, refuse=refuse, default=default)

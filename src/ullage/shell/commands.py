@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,10 +18,15 @@ from ullage.fitting.pieces import HANDLE_LENGTH
 from ullage.patience import patiently
 from ullage.session.allowances import TOOL, forget_allowance, list_allowances
 from ullage.session.preferences import ROLLING_CONTEXT
-from ullage.shell import goal, views
+from ullage.session.saved_talks import list_talks
+from ullage.shell import goal, question, views
+from ullage.shell.answer import unfold
 from ullage.shell.project_tree import leave_out_tree, send_tree
+from ullage.shell.resumption import PICK, choose, draw_talks, tell_resumed
+from ullage.shell.screen import NO, YES
+from ullage.shell.spinner import spin, waiting_for
 from ullage.text import one_line, show_hidden
-from ullage.window_chart import draw_hit, short
+from ullage.window_chart import draw_hit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 PROBE = "hello world"
 """A text that the model's server counts to show that it can; used if the user gives no text."""
 
+SESSIONS, LISTED = 20, 200
+"""The most conversations that `:sessions` shows, and among how many it looks for those with a turn."""
 RECALLED = 5
 """The most texts that a search with `:recall` shows."""
 
@@ -48,6 +54,7 @@ class MetaCommand(NamedTuple):
 
 async def _help(workplace: Workplace, rest: str) -> None:
     wanted = rest.lstrip(":/")
+    wanted = ALIASES.get(wanted, wanted)
     if wanted:
         command_named(wanted)
     for name, command in COMMANDS.items():
@@ -58,7 +65,7 @@ async def _help(workplace: Workplace, rest: str) -> None:
 
 async def _model(workplace: Workplace, rest: str) -> None:
     if rest:
-        await workplace.chat.use_model(rest)
+        await spin(workplace.screen, f"opening the model {rest}", workplace.chat.use_model(rest))
     bounds = workplace.chat.context.bounds
     name, model = one_line(workplace.chat.model.name), one_line(bounds.target.model or "?")
     workplace.screen.say(Text(f"{name} ({model}), {bounds.limit:,} input tokens"))
@@ -69,8 +76,11 @@ async def _models(workplace: Workplace, _: str) -> None:
 
 
 async def _cost(workplace: Workplace, rest: str) -> None:
-    if rest not in {"", "detail", "reset"}:
-        raise ConfigurationError("Use :cost, :cost detail or :cost reset")
+    if rest not in {"", "detail", "days", "reset"}:
+        raise ConfigurationError("Use :cost, :cost days, :cost detail or :cost reset")
+    if rest == "days":
+        workplace.screen.say(await patiently(partial(views.days, workplace.chat, workplace.screen.width)))
+        return
     if rest == "reset":
         workplace.chat.context.reset_usage()
     if rest == "detail":
@@ -90,13 +100,35 @@ async def _history(workplace: Workplace, _: str) -> None:
 
 
 async def _reset(workplace: Workplace, _: str) -> None:
-    await patiently(workplace.chat.context.reset)
-    workplace.screen.dim("the conversation is empty now; memory, project tree and costs are kept")
+    turns = len(workplace.chat.context)
+    if not turns or _confirms(workplace, f"empty this conversation of {_plural(turns, 'turn')}?", "empty it"):
+        await patiently(workplace.chat.context.reset)
+        workplace.screen.dim(
+            "the conversation is empty now (:undo brings it back); memory, project tree and costs are kept"
+        )
+
+
+def _confirms(workplace: Workplace, question: str, label: str) -> bool:
+    """Returns True if the user confirms; Enter keeps everything as it is.
+
+    Without a terminal it returns True, because the line stands in a script and is no slip of the finger.
+    """
+    screen = workplace.screen
+    if not screen.is_interactive:
+        return True
+    if screen.ask(question, {YES: label, NO: "keep it"}, refuse=NO, default=NO) == YES:
+        return True
+    screen.dim("nothing was changed")
+    return False
 
 
 async def _recall(workplace: Workplace, rest: str) -> None:
     if not rest:
         raise ConfigurationError("Use :recall HANDLE or :recall WORDS")
+    whole = workplace.secrets.recall(rest)
+    if whole is not None:
+        workplace.screen.say(whole)
+        return
     found = await patiently(partial(workplace.chat.context.search, rest, RECALLED))
     handle = read_handle(rest)
     if handle and found and found[0].handle.startswith(handle):
@@ -125,7 +157,10 @@ async def _memory(workplace: Workplace, rest: str) -> None:
             "forgotten" if gone else f"no note has the number {text}; :memory lists the notes"
         )
     elif action == "clear":
-        for item in context.memory:
+        notes = context.memory
+        if notes and not _confirms(workplace, f"forget {_plural(len(notes), 'note')} for good?", "forget"):
+            return
+        for item in notes:
             await patiently(partial(context.forget, item.number))
         workplace.screen.dim("all notes are forgotten")
     elif action in {"", "list"}:
@@ -196,11 +231,12 @@ async def _compact(workplace: Workplace, _: str) -> None:
 
 
 async def _sessions(workplace: Workplace, _: str) -> None:
-    for session in workplace.chat.kept.sessions():
-        mark = "*" if session.id == workplace.chat.context.session else " "
-        at = datetime.fromtimestamp(session.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-        title = short(one_line(session.title), max(20, workplace.screen.width - 36))
-        workplace.screen.say(Text(f"{mark} {one_line(session.id)[:12]:<12}  {at}  {title}"))
+    found = await patiently(partial(list_talks, workplace.chat.kept, LISTED))
+    current = workplace.chat.context.session
+    talks = [each for each in found if each.turns != 0 or each.id == current][:SESSIONS]
+    names = [f"{'*' if each.id == current else ' '} {one_line(each.id)[:12]:<12}" for each in talks]
+    for row in draw_talks(talks, names, workplace.screen.width):
+        workplace.screen.say(row)
 
 
 async def _new(workplace: Workplace, _: str) -> None:
@@ -209,16 +245,33 @@ async def _new(workplace: Workplace, _: str) -> None:
 
 
 async def _resume(workplace: Workplace, rest: str) -> None:
-    workplace.resume(rest)
-    workplace.screen.dim(f"conversation resumed: {_plural(len(workplace.chat.context), 'turn')}")
+    chat, screen = workplace.chat, workplace.screen
+    wanted = rest or (PICK if screen.is_interactive else "")
+    found = choose(chat.kept, screen, chat.cwd, wanted, besides=chat.context.session)
+    if found is None:
+        screen.dim("this conversation goes on")
+        return
+    workplace.resume(found)
+    tell_resumed(chat, screen)
     goal.tell_pending(workplace.chat, workplace.screen)
 
 
+async def _clear(workplace: Workplace, _: str) -> None:
+    workplace.begin_anew()
+    workplace.screen.clear()
+    workplace.screen.dim("a new conversation begins; :resume continues the previous one")
+
+
 async def _undo(workplace: Workplace, _: str) -> None:
-    gone = await patiently(workplace.chat.context.undo)
-    workplace.screen.dim(
-        f"{_plural(len(gone), 'turn')} taken back" if gone else "there is nothing to take back"
-    )
+    context = workplace.chat.context
+    before = len(context)
+    gone = await patiently(context.undo)
+    if len(context) > before:
+        workplace.screen.dim(f"the reset is taken back: {_plural(len(context), 'turn')}")
+    else:
+        workplace.screen.dim(
+            f"{_plural(len(gone), 'turn')} taken back" if gone else "there is nothing to take back"
+        )
 
 
 async def _export(workplace: Workplace, rest: str) -> None:
@@ -251,7 +304,8 @@ async def _mcp(workplace: Workplace, rest: str) -> None:
     action, _, more = rest.partition(" ")
     name, _, target = more.partition(" ")
     if action == "connect" and name:
-        await workplace.tools.connect(name, target, workplace.runner.environ)
+        async with waiting_for(workplace.screen, f"connecting to the MCP server {name}"):
+            await workplace.tools.connect(name, target, workplace.runner.environ)
     elif action == "disconnect" and name:
         gone = await workplace.tools.disconnect(name)
         workplace.screen.dim(f"{name} is disconnected" if gone else f"no server named {name} is connected")
@@ -294,6 +348,41 @@ async def _goal(workplace: Workplace, rest: str) -> None:
     await goal.act(workplace, rest)
 
 
+async def _demo(workplace: Workplace, _: str) -> None:
+    from ullage.shell.demo import run_demo  # noqa: PLC0415 - only the demonstration needs it
+
+    await run_demo(workplace)
+
+
+async def _retry(workplace: Workplace, _: str) -> None:
+    await question.retry(workplace)
+
+
+async def _last(workplace: Workplace, _: str) -> None:
+    parts = list(unfold("".join(workplace.last.reasoning), workplace.last.results))
+    for title, text in parts:
+        workplace.screen.dim(title)
+        workplace.screen.say(text)
+    if not parts:
+        workplace.screen.dim("the last answer has no reasoning and no tool results")
+
+
+async def _answer(workplace: Workplace, rest: str) -> None:
+    chat = workplace.chat
+    if rest == "auto":
+        chat.max_answer = None
+    elif rest.isdecimal() and int(rest) > 0:
+        chat.max_answer = int(rest)
+    elif rest:
+        raise ConfigurationError("Use :answer TOKENS, such as :answer 500, or :answer auto")
+    most = chat.longest_answer
+    workplace.screen.dim(
+        "an answer may be as long as the model allows"
+        if most is None
+        else f"an answer may have {_plural(most, 'token')}"
+    )
+
+
 async def _quit(workplace: Workplace, _: str) -> None:
     workplace.input.over = True
 
@@ -305,7 +394,9 @@ COMMANDS: Mapping[str, MetaCommand] = {
     ),
     "models": MetaCommand("", "list the models and the question categories of each", ":models", _models),
     "context": MetaCommand("", "show what fills the window, and the next trim", ":context", _context),
-    "cost": MetaCommand("[detail|reset]", "show or reset the cost of the session", ":cost detail", _cost),
+    "cost": MetaCommand(
+        "[detail|days|reset]", "show the cost of the session or of each day", ":cost detail", _cost
+    ),
     "history": MetaCommand("", "list all turns and mark those not sent whole", ":history", _history),
     "recall": MetaCommand(
         "HANDLE|WORDS", "search all turns, or show a removed text", ":recall port of the database", _recall
@@ -343,10 +434,16 @@ COMMANDS: Mapping[str, MetaCommand] = {
     "compact": MetaCommand("", "trim the conversation now", ":compact", _compact),
     "sessions": MetaCommand("", "list the stored conversations", ":sessions", _sessions),
     "resume": MetaCommand(
-        "[SESSION]", "continue another conversation, by default the latest", ":resume 2f6c", _resume
+        "[SESSION]", "continue another conversation, which you can pick from a list", ":resume 2f6c", _resume
     ),
     "new": MetaCommand("", "start a new conversation and keep this one", ":new", _new),
-    "undo": MetaCommand("", "take back the last exchange", ":undo", _undo),
+    "clear": MetaCommand("", "clear the screen and start a new conversation", ":clear", _clear),
+    "retry": MetaCommand("", "ask the last question again", ":retry", _retry),
+    "last": MetaCommand("", "show reasoning and tool results of the last answer", ":last", _last),
+    "answer": MetaCommand(
+        "[TOKENS|auto]", "show or set the most tokens of an answer, in this shell", ":answer 500", _answer
+    ),
+    "undo": MetaCommand("", "take back the last exchange, or a :reset", ":undo", _undo),
     "export": MetaCommand(
         "FILE.md|FILE.json", "write the conversation to a new file", ":export talk.md", _export
     ),
@@ -357,10 +454,16 @@ COMMANDS: Mapping[str, MetaCommand] = {
         _goal,
     ),
     "norris": MetaCommand("[TEXT|continue|stop]", "the same as :goal", ":norris tidy up the imports", _goal),
+    "demo": MetaCommand("", "show the main features in a minute, with a scripted model", ":demo", _demo),
     "reset": MetaCommand("", "empty this conversation", ":reset", _reset),
     "quit": MetaCommand("", "leave the shell", ":quit", _quit),
 }
 """Name → command. `/name` works like `:name`."""
+
+ALIASES: Mapping[str, str] = {"q": "quit", "exit": "quit", "h": "help"}
+"""Other name → name of the command."""
+BARE: Mapping[str, str] = {"help": "help", "quit": "quit"}
+"""Whole line without a colon → name of the command that it means."""
 
 
 def _plural(number: int, noun: str) -> str:
@@ -369,8 +472,8 @@ def _plural(number: int, noun: str) -> str:
 
 def command_named(name: str) -> MetaCommand:
     """Returns the command of this name; raises ConfigurationError with the nearest name if it is unknown."""
-    if name in COMMANDS:
-        return COMMANDS[name]
+    if ALIASES.get(name, name) in COMMANDS:
+        return COMMANDS[ALIASES.get(name, name)]
     near = difflib.get_close_matches(name, COMMANDS, n=1)
     advice = f"Did you mean :{near[0]}? :help lists all commands" if near else "Try :help"
     raise ConfigurationError(f"Unknown command :{name}. {advice}")

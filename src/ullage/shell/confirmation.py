@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ullage.safety import classify
 from ullage.session.allowances import COMMAND, allows_command, keep_allowance, project_of
 from ullage.shell.approval import approve, fold
+from ullage.shell.screen import NO, YES
 from ullage.text import show_hidden
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ ASKED: Mapping[str, frozenset[str]] = {
 
 CONFIRMED = "yes"
 """The word that the user types before a destructive command runs."""
-RUN, EDIT, SKIP, FOR_GOOD, GRANT, PAUSE = "r", "e", "s", "a", "k", "p"
+RUN, EDIT, SKIP, FOR_GOOD, GRANT, PAUSE = YES, "e", NO, "a", "k", "p"
+IRREVERSIBLE = frozenset({"destructive", "sends"})
+"""Classes of commands whose effect cannot be taken back. Enter skips such a command, and runs any other."""
 LABELS = {
     RUN: "run",
     EDIT: "edit",
@@ -55,21 +58,23 @@ def offer_command(
     *,
     folder: Path,
     confirm: str,
-    refuse: str = SKIP,
+    shadows: Mapping[str, str | None],
+    refuse: str | None = SKIP,
     granted: set[str] | None = None,
     waiting: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> str:
     """Returns the user's choice for a suggested command, or RUN without a question if the rules allow it.
 
-    `choices` are the keys of the choices, `refuse` is the choice that Ctrl-C stands for, and `confirm` is
-    the setting `shell.confirm`. If the user chooses FOR_GOOD, the command is stored as allowed; with GRANT,
-    its class is added to `granted`. The question is asked inside the context manager `waiting`. Without a
-    terminal, a command that needs a confirmation is skipped.
+    `choices` are the keys of the choices. `refuse` is the choice that Ctrl-C stands for; None to raise
+    KeyboardInterrupt. `confirm` is the setting `shell.confirm`, and `shadows` are the aliases and functions
+    of bash. If the user chooses FOR_GOOD, the command is stored as allowed; with GRANT, its class is added to
+    `granted`. The question is asked inside the context manager `waiting`. Without a terminal, a command that
+    needs a confirmation is skipped.
     """
     if "\0" in command:
         screen.error(f"refused, because the command contains a NUL character: {show_hidden(command)}")
         return SKIP
-    verdict = classify(command, cwd=folder)
+    verdict = classify(command, cwd=folder, shadows=shadows)
     if _runs_unasked(confirm, verdict, granted or frozenset()):
         return RUN
     if verdict.kind in OPEN_TO[FOR_GOOD] and allows_command(preferences, command, folder):
@@ -86,10 +91,17 @@ def offer_command(
         screen.dim(f"not run, because it needs a confirmation in a terminal: {show_hidden(command)}")
         return SKIP
     with (waiting or nullcontext)():
-        chosen = approve(screen, f"$ {command}", labels, approving={RUN, FOR_GOOD, GRANT}, refuse=refuse)
+        chosen = approve(
+            screen,
+            f"$ {command}",
+            labels,
+            approving={RUN, FOR_GOOD, GRANT},
+            refuse=refuse,
+            default=SKIP if verdict.kind in IRREVERSIBLE else RUN,
+        )
         if chosen == RUN and verdict.kind == "destructive":
             # A destructive command cannot be taken back, and a single key is easily pressed by mistake.
-            chosen = RUN if screen.line(f"  type {CONFIRMED} to run it → ") == CONFIRMED else refuse
+            chosen = RUN if screen.line(f"  type {CONFIRMED} to run it → ") == CONFIRMED else refuse or SKIP
     if chosen == FOR_GOOD:
         keep_allowance(preferences, COMMAND, command, str(folder), str(project_of(folder)))
     elif chosen == GRANT and granted is not None:

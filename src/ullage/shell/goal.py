@@ -22,10 +22,11 @@ from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
 from ullage.patience import patiently
 from ullage.shell.answer import AnswerProgress
-from ullage.shell.confirmation import FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED
+from ullage.shell.confirmation import ASKED, FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED
 from ullage.shell.directives import MARK, commands_in, ending_in
 from ullage.shell.interrupts import on_press, stoppable
 from ullage.shell.remedies import error_text
+from ullage.shell.screen import NO, YES
 from ullage.shell.status import dollars
 from ullage.text import show_hidden
 from ullage.usage import Usage
@@ -51,6 +52,8 @@ RESUMED = "You were interrupted here. See what has been done of the goal so far,
 PAUSED = "The user paused you here; no command of your last answer was run. Go on."
 NOT_RUN = "[command not run, as the user paused before it] {}"
 
+READ_ONLY = "read-only"
+"""The class of commands that the user can allow for the whole goal at its start."""
 ENDS = frozenset({"complete", "blocked", "stopped"})
 """Outcomes after which the goal is over; a goal that reached a bound can be continued."""
 CHOICES = RUN + SKIP + FOR_GOOD + GRANT + PAUSE
@@ -144,10 +147,12 @@ async def pursue(
         context.pursuing = True
         try:
             pursuit = _Pursuit(workplace, OPENING if text else RESUMED, clock)
+            workplace.report.goal = pursuit.summary
             with on_press(pursuit.press):
                 outcome = await pursuit.run()
         finally:
             context.pursuing = False
+            workplace.report.goal = None
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
     said = f": {outcome.text}" if outcome.text else ""
     if outcome.reason in ENDS:
@@ -184,6 +189,7 @@ class _Pursuit:
         """Runs steps until the goal ends or reaches a bound; returns the outcome."""
         if self._ahead()[1] is None and not self.chat.client.local and self.bounds.max_dollars is not None:
             self.screen.dim("the model's prices are unknown, so goal.max_dollars does not limit this goal")
+        self._offer_reading()
         while True:
             outcome = self._out_of_bounds() or await self._step()
             if outcome is not None:
@@ -202,7 +208,7 @@ class _Pursuit:
                 raise
             self.screen.error(error_text(error))
             return self._pause(RESUMED)
-        self.screen.dim(self._spend())
+        self.screen.dim(self.progress())
         commands, ending = commands_in(answer.text), ending_in(answer.text)
         if self._pressed:
             return self._pause(PAUSED)
@@ -281,20 +287,28 @@ class _Pursuit:
     def _pause(self, then: str) -> GoalOutcome | None:
         """Asks the user how to continue; returns an outcome if the user stops, or if there is no terminal."""
         while True:
-            choices = {"c": "continue", "i": "instruct", "s": "stop"}
-            chosen = self._ask("paused", choices, refuse="s")
+            choices = {YES: "continue", "i": "instruct", NO: "stop"}
+            chosen = self._ask("paused", choices, refuse=NO, default=YES)
             instruction = self._instruction() if chosen == "i" else ""
             self._pressed = False
-            if chosen == "s":
+            if chosen == NO:
                 return self._ended("stopped")
-            if chosen == "c" or instruction:
+            if chosen == YES or instruction:
                 self._next = instruction or then
                 return None
 
-    def _ask(self, question: str, choices: Mapping[str, str], *, refuse: str) -> str:
+    def _offer_reading(self) -> None:
+        """Asks once if the read-only commands of this goal may run without a question."""
+        if READ_ONLY not in ASKED[self.chat.settings.shell.confirm] or not self.screen.is_interactive:
+            return
+        choices = {YES: "run them unasked", NO: "ask about each"}
+        if self._ask("Commands of this goal that only read:", choices, refuse=NO, default=YES) == YES:
+            self._granted.add(READ_ONLY)
+
+    def _ask(self, question: str, choices: Mapping[str, str], *, refuse: str, default: str) -> str:
         """Asks the user. The time until the answer does not count against the goal's minutes."""
         with self._waiting():
-            return self.screen.ask(question, choices, refuse=refuse)
+            return self.screen.ask(question, choices, refuse=refuse, default=default)
 
     def _instruction(self) -> str:
         """Returns a line that the user types; empty after Ctrl-C and Ctrl-D."""
@@ -374,14 +388,36 @@ class _Pursuit:
         finally:
             timer.cancel()
 
-    def _spend(self) -> str:
-        tokens, paid = self._spent()
-        parts = [
-            f"step {self.steps} of {self.bounds.max_steps}",
-            f"{'~' if self._estimated else ''}{tokens:,} tokens",
-            *([] if paid is None else [dollars(paid)]),
-        ]
-        return " · ".join(parts)
+    def summary(self) -> str:
+        """Returns the steps, dollars and minutes against their bounds, short enough for the status line."""
+        shown = (each for each in self._bounds() if each.most is not None and each.name != "max_tokens")
+        return " · ".join(filter(None, (describe_use(each, between="/") for each in shown)))
+
+    def progress(self) -> str:
+        """Returns the use of all bounds, for the line after each step."""
+        shown = (describe_use(each, is_estimate=self._estimated) for each in self._bounds())
+        return " · ".join(filter(None, shown))
+
+
+UNITS: Mapping[str, str] = {
+    "max_steps": "step {}",
+    "max_tokens": "{} tokens",
+    "max_dollars": "{}",
+    "max_minutes": "{} min",
+}
+"""Bound → the words around its use."""
+
+
+def describe_use(bound: Bound, *, between: str = " of ", is_estimate: bool = False) -> str:
+    """Returns the use of a bound: `step 3 of 20`, or only the use if the bound is not set.
+
+    It is empty if the use is unknown, and for minutes without a bound.
+    """
+    if bound.used is None or (bound.most is None and bound.name == "max_minutes"):
+        return ""
+    mark = "~" if is_estimate and bound.name == "max_tokens" else ""
+    most = "" if bound.most is None else f"{between}{bound.shown(bound.most)}"
+    return UNITS[bound.name].format(f"{mark}{bound.shown(bound.used)}{most}")
 
 
 def _whole(value: object) -> str:

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ullage.errors import ContextOverflowError, UllageError
+from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StoreError, UllageError
 from ullage.patience import patiently
-from ullage.safety.input_line import classify_input, is_unfinished
-from ullage.shell.answer import AnswerProgress
-from ullage.shell.commands import COMMANDS, command_named
+from ullage.safety.input_line import InputDecision, classify_input, is_unfinished
+from ullage.shell import question
+from ullage.shell.commands import ALIASES, BARE, COMMANDS, command_named
 from ullage.shell.completion import complete
-from ullage.shell.confirmation import EDIT, FOR_GOOD, RUN, SKIP, SKIPPED
-from ullage.shell.directives import commands_in
+from ullage.shell.detached import run_detached
 from ullage.shell.interrupts import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
 from ullage.shell.project_tree import restore_tree
-from ullage.shell.prompt import MARK
 from ullage.shell.remedies import error_text
+from ullage.shell.typed_kind import kind_while_typed
 from ullage.shell.workplace import Workplace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ullage.session.chat import ChatSession
     from ullage.shell.prompt import Prompt, Suggestion
     from ullage.shell.screen import Screen
     from ullage.terminal import Runner
 
-CHOICES = RUN + EDIT + SKIP + FOR_GOOD
-"""Keys of the choices that the user has for a suggested command."""
+PRIVATE = "!!"
+"""Begins a command whose output the model does not get. A leading blank does the same."""
 LEAVES = ("exit", "logout")
 """Commands that end bash; typed here, they end this shell."""
 
@@ -50,29 +49,31 @@ class Shell:
 
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
         """Runs `line` and then all further input lines. An error in a line does not end the shell."""
-        # The screen is quiet all the time: a ^C that the terminal echoes would shift the prompt.
         waiting = self.workplace.input
-        with on_press(nothing if self.screen.is_interactive else leave), self.screen.quiet():
+        with on_press(nothing if self.screen.is_interactive else leave):
             while not waiting.over:
                 if line is None and waiting.lines:
                     line = waiting.lines.popleft()
-                    self.screen.say(f"{MARK}{line}")
+                    prompt.echo(line)
                 elif line is None:
-                    draft = waiting.drafts.popleft() if waiting.drafts else ""
+                    draft, waiting.draft = waiting.draft, ""
                     line = prompt.read(draft, run=loop.run)
                 if line is None:
                     break
+                waiting.take(prompt.typed_ahead())
                 self._turn(line, loop)
                 line = None
 
     def _turn(self, line: str, loop: asyncio.Runner) -> None:
         """Runs one input line. Ctrl-C cancels it; without a terminal it ends the program."""
+        before = len(self.chat.context)
         try:
             loop.run(stoppable(self.act(line), tell=self.screen.dim))
         except (asyncio.CancelledError, BrokenOff):
             if not self.screen.is_interactive:
                 raise KeyboardInterrupt from None
             self.screen.dim("stopped")
+            self._tell_unanswered(before)
         except NotEnding:
             self.screen.error(
                 "The running work does not stop, so the shell ends. "
@@ -81,12 +82,30 @@ class Shell:
             raise KeyboardInterrupt from None
         except UllageError as error:
             self.screen.error(error_text(error))
-            if isinstance(error, ContextOverflowError):  # the question would be sent with every later one
+            if isinstance(error, ContextOverflowError):
+                if error.limit == self.chat.context.limit:  # else a routed model's
+                    self.screen.dim(self.chat.describe_limit())
+                # the question would be sent with every later one
                 self.screen.dim(":undo takes the question back; :reset empties the conversation")
+            elif isinstance(error, ProviderError | BudgetExceeded):
+                self._tell_unanswered()
 
-    async def act(self, line: str) -> None:
-        """Runs one input line: a meta command, a command, or a question."""
-        decision = classify_input(line, resolves=self.runner.resolves, metas=COMMANDS, names=self._names)
+    def _tell_unanswered(self, before: int = -1) -> None:
+        """Says what to do with a question that has no answer, if there are more than `before` turns."""
+        context = self.chat.context
+        if len(context) > before and question.unanswered(context):
+            self.screen.dim(question.UNANSWERED)
+
+    async def act(self, line: str, piped: Callable[[], str] | None = None) -> None:
+        """Runs one input line: a meta command, a command, or a question with the text of `piped`."""
+        try:
+            await self._act(line, piped)
+        finally:
+            with suppress(StoreError):  # the next line tries it again
+                await patiently(self.workplace.note_folder)
+
+    async def _act(self, line: str, piped: Callable[[], str] | None) -> None:
+        decision = self._decide(line, self._names)
         if decision.hint:
             self.screen.dim(decision.hint)
         if decision.kind == "meta":
@@ -95,37 +114,26 @@ class Shell:
         elif decision.kind == "shell" and decision.text.strip() in LEAVES:
             self.workplace.input.over = True
         elif decision.kind == "shell":
-            await self.workplace.execute(decision.text)
+            is_private = line[:1].isspace() or line.lstrip().startswith(PRIVATE)
+            await self.workplace.execute(decision.text, private=is_private)
         elif decision.kind == "ask":
-            await self.ask(decision.text)
+            # In a thread: input that never ends must not keep Ctrl-C from working.
+            await question.ask(self.workplace, decision.text, await run_detached(piped) if piped else "")
+
+    def _decide(self, line: str, names: Callable[[], Iterable[str]] | None = None) -> InputDecision:
+        """Decides about a line; the prompt shows the same decision while the line is typed."""
+        text = line.strip()
+        if text in BARE:
+            return InputDecision("meta", BARE[text])
+        if text.startswith(PRIVATE) and text.strip("!?"):
+            return InputDecision("shell", text.removeprefix(PRIVATE).strip())
+        if text.startswith("@") and not self.runner.resolves(text.split()[0]):
+            return InputDecision("ask", text)  # a category or a file, and not a misspelled command
+        metas = COMMANDS.keys() | ALIASES
+        return classify_input(line, resolves=self.runner.resolves, metas=metas, names=names)
 
     def _names(self) -> Iterable[str]:
         return itertools.chain(self.runner.names, self.runner.programs())
-
-    async def ask(self, text: str) -> None:
-        """Asks the model, shows its answer as it arrives, and offers the commands in it."""
-        routed = self.chat.route(text)
-        if routed.hint:
-            self.screen.dim(routed.hint)
-        answer = AnswerProgress()
-        self.workplace.tools.send()  # leaves out the tools of servers that have ended
-        async with self.chat.routed(routed.category):
-            await patiently(partial(self.chat.context.append_user, routed.question))
-            await self.workplace.stream(answer, category=routed.category)
-        self.workplace.tools.tell_ended()
-        for command in commands_in(answer.text):
-            await self._offer(command)
-            await asyncio.sleep(0)  # a Ctrl-C between two commands takes effect here
-
-    async def _offer(self, command: str) -> None:
-        """Runs, edits or skips a suggested command, as the rules or the user decide."""
-        chosen = self.workplace.offer(command, CHOICES)
-        if chosen == RUN:
-            await self.workplace.execute(command)
-        elif chosen == EDIT:
-            self.workplace.input.drafts.append(f"!{command}")
-        else:
-            await patiently(partial(self.chat.context.append_exec_output, SKIPPED.format(command)))
 
     async def close(self) -> None:
         """Ends the servers and closes the models."""
@@ -137,8 +145,14 @@ class Shell:
         """Returns the current status line."""
         return self.workplace.report.status()
 
+    def kind(self, text: str) -> str:
+        """Returns the kind of a line that is being typed."""
+        return kind_while_typed(text, self._decide, self.runner.resolves)
+
     def goes_on(self, text: str) -> bool:
         """Returns True if bash would read another line after this text."""
+        if text.lstrip().startswith(PRIVATE):
+            text = text.lstrip()[1:]
         return is_unfinished(text, resolves=self.runner.resolves, reads_on=self.runner.reads_on)
 
     def complete(self, text: str) -> Iterable[Suggestion]:

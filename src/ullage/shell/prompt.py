@@ -6,7 +6,18 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.shell.detached import run_detached
+from ullage.shell.escape_key import typed_text
 from ullage.shell.history import remembering, secure
+from ullage.shell.prompt_look import (
+    STYLES,
+    PromptLook,
+    RememberedKind,
+    folder_name,
+    lexer_of,
+    prefix,
+    status_fragments,
+)
+from ullage.shell.suspension import suspend
 from ullage.text import mark_unsafe
 
 if TYPE_CHECKING:
@@ -14,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import Application
     from prompt_toolkit.auto_suggest import AutoSuggest
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.history import History
@@ -21,7 +33,6 @@ if TYPE_CHECKING:
 
     from ullage.shell.screen import Screen
 
-MARK = "> "
 MORE = ". "
 """Mark before each further line of the same input."""
 PATIENCE = 5.0
@@ -85,8 +96,11 @@ class Prompt:
         *,
         most_history: int = 10_000,
         goes_on: Callable[[str], bool] = lambda _: False,
+        look: PromptLook | None = None,
     ) -> None:
         self._screen = screen
+        self._look = look or PromptLook()
+        self._kind = RememberedKind(self._look.kind)
         self._goes_on = goes_on
         self._history_path = history_path
         self._complete = complete
@@ -99,6 +113,10 @@ class Prompt:
         """True once a notice has said that the history is not saved."""
         self._shown = ""
         """The status line, computed when the prompt appeared and not again at each key press."""
+        self._notices: list[Callable[[], None]] = []
+        """Functions that print a notice; the next prompt calls them before it appears."""
+        self._folder: Path | None = None
+        """The folder in the prompt, found at the same time."""
 
     def read(
         self,
@@ -115,7 +133,8 @@ class Prompt:
         if not self._screen.is_interactive:
             return self._read_plain()
         session = self._session = self._session or self._opened()
-        self._shown = mark_unsafe(self._status())
+        self._print_notices()
+        self._update()
         if behind is not None:
             session.app.after_render += _once(behind)
         alone = run is None
@@ -139,8 +158,59 @@ class Prompt:
         if error is not None:
             session.app.exit(exception=error)
             return
-        self._shown = mark_unsafe(self._status())
+        self._update()
         session.app.invalidate()
+
+    def notify(self, tell: Callable[[], None]) -> None:
+        """Calls a function that prints a notice: above the visible prompt, or before the next one appears."""
+        self._notices.append(tell)
+        session = self._session
+        if session is not None and session.app.is_running and not session.app.is_done:
+            session.app.create_background_task(self._interrupt(session.app))
+
+    async def _interrupt(self, app: Application[str]) -> None:
+        """Prints the notices above the prompt, and draws the prompt again."""
+        from prompt_toolkit.application import in_terminal  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.application.current import set_app  # noqa: PLC0415 - see _opened
+
+        with set_app(app):
+            async with in_terminal():
+                self._print_notices()
+
+    def _print_notices(self) -> None:
+        while self._notices:
+            self._notices.pop(0)()
+
+    def _update(self) -> None:
+        """Finds out what the prompt shows beside the line."""
+        self._shown = mark_unsafe(self._status())
+        self._folder = self._look.folder()
+        self._kind.forget()
+
+    def _prefix(self) -> Any:
+        """Returns the folder and the mark before the line."""
+        session = self._session
+        return self._prefix_of("" if session is None else session.default_buffer.text)
+
+    def _prefix_of(self, text: str) -> list[tuple[str, str]]:
+        return prefix(folder_name(self._folder, max(8, self._columns() // 4)), self._kind(text))
+
+    def typed_ahead(self) -> str:
+        """Returns the text of the keys that came after the last input; to be called once."""
+        if self._session is None:
+            return ""
+        from prompt_toolkit.input.typeahead import get_typeahead  # noqa: PLC0415 - see _opened
+
+        keys = get_typeahead(self._session.app.input)
+        return typed_text("".join(key.data for key in keys).encode())
+
+    def echo(self, line: str) -> None:
+        """Prints a line that was typed before the prompt could appear, as the prompt would show it."""
+        self._update()
+        self._screen.say("".join(text for _, text in self._prefix_of(line)) + line)
+        if self._session is not None and line.strip():
+            self._session.history.append_string(line)
+            self._tell_unkept()
 
     def _tell_unkept(self) -> None:
         """Prints once that the history is not saved, if that is so."""
@@ -153,11 +223,12 @@ class Prompt:
         self._unkept = why  # printed after the prompt has ended; now it would disturb the prompt
 
     def _read_plain(self) -> str | None:
-        """Reads a line and the lines joined to it by a backslash or a code fence; not by quotation marks."""
+        """Reads a line, and the lines that belong to it: a loop, a here-document, a code fence."""
         lines: list[str] = []
         while line := self._screen.keyboard.readline():
             lines.append(line.removesuffix("\n").removesuffix("\r"))
-            if not is_joined("\n".join(lines)):
+            text = "\n".join(lines)
+            if not (is_joined(text) or self._goes_on(text)):
                 break
         return "\n".join(lines) if lines else None
 
@@ -168,7 +239,8 @@ class Prompt:
 
         plain = not self._screen.has_colour
         session: PromptSession[str] = PromptSession(
-            message=[("class:mark", MARK)],
+            message=self._prefix,
+            lexer=lexer_of(self._kind),
             prompt_continuation=lambda width, _, wraps: [
                 ("class:more", ("" if wraps else MORE).rjust(width))
             ],
@@ -183,7 +255,7 @@ class Prompt:
             rprompt=self._beside,
             style=Style(
                 [
-                    ("mark", "bold"),
+                    *STYLES.items(),
                     ("more", "ansibrightblack"),
                     ("auto-suggestion", "ansibrightblack"),
                     ("status", "ansibrightblack"),
@@ -192,6 +264,8 @@ class Prompt:
             ),
             color_depth=ColorDepth.DEPTH_1_BIT if plain else None,
             enable_history_search=True,
+            enable_open_in_editor=True,  # Ctrl-X Ctrl-E
+            tempfile_suffix=".txt",
         )
         # If the terminal does not report its cursor's position, the status is at the right; no warning.
         session.app.renderer.cpr_not_supported_callback = session.app.invalidate
@@ -209,8 +283,10 @@ class Prompt:
         return remembering(path and path.resolve(), self._most_history, self._failed)
 
     def _bindings(self) -> KeyBindings:
+        from prompt_toolkit.application import run_in_terminal  # noqa: PLC0415 - see _opened
         from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
         from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.search import stop_search  # noqa: PLC0415 - see _opened
 
         bound = KeyBindings()
 
@@ -234,12 +310,18 @@ class Prompt:
         @bound.add("c-c")
         @bound.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            event.current_buffer.reset()
+            if event.app.layout.is_searching:
+                stop_search()  # leaves Ctrl-R; the line is empty then, as after any other Ctrl-C
+            event.app.current_buffer.reset()
+
+        @bound.add("c-z")
+        def _(_: KeyPressEvent) -> None:
+            run_in_terminal(lambda: suspend(self._screen))
 
         return bound
 
     def _toolbar(self) -> Any:
-        return [("", self._line(self._columns() - 1))]
+        return list(status_fragments(self._line(self._columns() - 1)))
 
     def _beside(self) -> Any:
         """Returns the status for the right end of the line, if the terminal cannot show it below."""

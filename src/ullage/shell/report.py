@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ullage.shell.status import Figure, git_branch, render
+from ullage.errors import StoreError
+from ullage.shell.cap_usage import describe_cap, spent_by_cap
+from ullage.shell.spinner import frames_for
+from ullage.shell.status import UNKNOWN, Figure, draw_gauge, git_branch, render, share_of
+from ullage.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from decimal import Decimal
 
     from ullage.session.chat import ChatSession
@@ -18,6 +24,10 @@ if TYPE_CHECKING:
     from ullage.turn import Settled
 
 
+TURN = 0.25
+"""Seconds of one frame of the spinner."""
+
+
 class SessionReport:
     """Prints the reports of a session, each notice only once."""
 
@@ -26,15 +36,20 @@ class SessionReport:
         self._screen = screen
         self._runner = runner
         self._cost: Decimal | None = None
+        self._has_answered = False
         self._failure = ""
+        self._cap = ""
+        self.goal: Callable[[], str] | None = None
+        """Describes the use of a goal's bounds while the shell works on the goal."""
 
     def forget(self) -> None:
         """Forgets the last cost and failure, because another conversation has begun."""
-        self._cost, self._failure = None, ""
+        self._cost, self._failure, self._has_answered = None, "", False
 
     def tell(self, settled: Settled) -> None:
         """Prints the new warnings, and the number of turns that are no longer sent or are now shortened."""
-        self._cost = settled.cost
+        self._cost, self._has_answered = settled.cost, True
+        self._read_cap()
         context = self._chat.context
         for warning in context.meter.pop_warnings():
             self._screen.error(warning.text)
@@ -48,6 +63,7 @@ class SessionReport:
 
     def status(self) -> str:
         """Returns the current status line."""
+        self._read_cap()
         waiting = self._chat.context.printed_tokens
         figures = self._figures(self._chat.count(), waiting, is_estimate=waiting > 0)
         return render(self._chat.settings.shell.status, figures)
@@ -61,27 +77,53 @@ class SessionReport:
         count = self._chat.count() if sent is None else sent.count
         figures = self._figures(count, answer.written, is_estimate=True)
         figures["output_tokens"] = Figure(answer.written, estimate=True)
-        return render(template, figures) + f" · {answer.seconds} s"
+        waiting = f" · {one_line(answer.waiting)}" if answer.waiting else ""
+        return f"{self._spinner(answer)}{render(template, figures)} · {answer.seconds} s{waiting}"
+
+    def _spinner(self, answer: AnswerProgress) -> str:
+        """Returns a frame of the spinner while nothing of the answer has come; then an empty text."""
+        if answer.written or answer.calls:
+            return ""
+        frames = frames_for(getattr(self._screen.console.file, "encoding", None))
+        return f"{frames[int(time.monotonic() / TURN) % len(frames)]} "
 
     def _figures(self, count: Count, more: int, *, is_estimate: bool) -> dict[str, object]:
         context = self._chat.context
-        used = count.tokens + more
+        used = count.ceiling + more  # the ceiling decides if a request is refused
         estimate = is_estimate or not count.exact
         figures: dict[str, object] = {
             "model": self._chat.model.name,
+            "gauge": draw_gauge(share_of(count.tokens, context.limit), share_of(more, context.limit)),
             "ctx_used": Figure(used, estimate),
+            "ctx_pending": Figure(context.printed_tokens or None, estimate=True),
             "ctx_max": context.limit,
             "ctx_free": Figure(max(0, context.limit - used), estimate),
             "ctx_percent": Figure(100 * used / context.limit, estimate),
-            "cost": Figure(self._cost),
-            "session_cost": Figure(context.total_cost()),
             "session": context.session[:8],
             "cwd": self._runner.cwd,
             "git": git_branch(self._runner.cwd),
         }
+        if self._has_answered:
+            figures["cost"] = Figure(self._cost)
+        if context.meter.slots:
+            figures["session_cost"] = Figure(context.total_cost())
+        if self._cap:
+            figures["cap"] = self._cap
         if context.in_goal_mode:
-            figures["mode"] = "goal"
+            figures["mode"] = "goal" if self.goal is None else f"goal: {self.goal()}"
         return figures
+
+    def _read_cap(self) -> None:
+        """Reads the spending against the fullest cap from the store; the next question reports its errors."""
+        if self._chat.client.local:
+            self._cap = ""
+            return
+        try:
+            spent = spent_by_cap(self._chat.client.ledger)
+        except StoreError:
+            self._cap = UNKNOWN
+            return
+        self._cap = describe_cap(spent[0]) if spent else ""
 
 
 def describe_changes(changes: Counter[str]) -> str:

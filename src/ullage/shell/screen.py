@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from ullage.shell.markdown import Streamed
 
+YES, NO = "r", "s"
+"""The keys for the two usual choices of a question: to run, call or continue, and to skip, keep or stop."""
+SYNONYMS: Mapping[str, str] = {"y": YES, "c": YES, "n": NO}
+"""Key → the key that it stands for, if a question does not have it."""
 FOLLOWS = 0.15
 """Seconds within which the next key arrives if the user is typing a line."""
 
@@ -40,8 +44,11 @@ class NoTerminal(UllageError):  # noqa: N818 - the same form as the other errors
 class Screen:
     """The terminal of the user, or a plain file if there is no terminal."""
 
-    def __init__(self, console: Console, *, keyboard: TextIO | None = None) -> None:
+    def __init__(
+        self, console: Console, *, keyboard: TextIO | None = None, errors: TextIO | None = None
+    ) -> None:
         self.console = console
+        self._errors = errors
         self.keyboard: TextIO = keyboard or sys.stdin or io.StringIO()
         """Source of key presses and input lines; empty if standard input is closed."""
         self._answer: Streamed | None = None
@@ -86,9 +93,25 @@ class Screen:
         """Prints a notice on one dim line."""
         self.say(_line(line, "dim"))
 
+    def notice(self, line: str) -> None:
+        """Prints a notice about an answer: a dim line in a terminal, else a line of standard error.
+
+        So the output of `ullage -c` has the answer alone.
+        """
+        if self.is_terminal:
+            self.dim(line)
+        else:
+            write(self._errors or sys.stderr, f"{mark_unsafe(' '.join(line.splitlines()))}\n")
+
     def error(self, line: str) -> None:
         """Prints an error message on one red line."""
         self.say(_line(line, "red"))
+
+    def clear(self) -> None:
+        """Clears the terminal's screen; its scrollback stays. A plain file is not changed."""
+        self._settle()
+        if self.is_terminal and not self.console.is_dumb_terminal:
+            write(self.console.file, "\x1b[H\x1b[2J")
 
     def answer(self, below: Callable[[], str] | None = None) -> Streamed:
         """Returns the view of the next answer, with the text of `below` on the row under it."""
@@ -102,11 +125,19 @@ class Screen:
         if self._answer is not None:
             self._answer.end()
 
-    def ask(self, question: str, choices: Mapping[str, str], *, refuse: str | None = None) -> str:
+    def ask(
+        self,
+        question: str,
+        choices: Mapping[str, str],
+        *,
+        refuse: str | None = None,
+        default: str | None = None,
+    ) -> str:
         """Asks the user to press the key of a choice; returns that key.
 
-        `refuse` is the choice that Escape, Ctrl-C and Ctrl-D stand for, and the result if there is no
-        terminal. If it is None, these raise KeyboardInterrupt and NoTerminal.
+        `default` is the choice that Enter stands for; without it, Enter does nothing. `refuse` is the choice
+        that Escape, Ctrl-C and Ctrl-D stand for, and the result if there is no terminal. If it is None, these
+        raise KeyboardInterrupt and NoTerminal.
         """
         if refuse is not None and refuse not in choices:
             raise ValueError(f"the refusing choice {refuse!r} is not among {', '.join(choices)}")
@@ -118,18 +149,19 @@ class Screen:
         with keys(
             self.keyboard
         ) as handle:  # first, so that no key pressed after the question appears is lost
-            write(self.console.file, self._drawn(question, choices))
-            key = _pressed(handle, choices)
+            write(self.console.file, self._drawn(question, choices, default))
+            key = _pressed(handle, choices, default)
         chosen = refuse if key is None else key
         write(self.console.file, f"{'^C' if chosen is None else mark_unsafe(choices[chosen])}\n")
         if chosen is None:
             raise KeyboardInterrupt
         return chosen
 
-    def line(self, question: str) -> str:
+    def line(self, question: str, default: str = "") -> str:
         """Asks the user for a line; returns an empty text after Ctrl-C or Ctrl-D, or if there is no terminal.
 
-        Keys that were pressed before the question appeared are discarded.
+        `default` is the result of Enter alone. Keys that were pressed before the question appeared are
+        discarded.
         """
         if not self.is_interactive:
             return ""
@@ -140,18 +172,30 @@ class Screen:
         try:
             with self.loud(), on_press(leave):  # first, so that Ctrl-C works once the question appears
                 write(self.console.file, mark_unsafe(question))
-                return self.keyboard.readline().strip()
+                typed = self.keyboard.readline()
+                return typed.strip() or (default if typed else "")
         except KeyboardInterrupt:
             write(self.console.file, "\n")
             return ""
 
-    def _drawn(self, question: str, choices: Mapping[str, str]) -> str:
-        """Draws the question on one line and the choices on the next."""
-        text = _line(question, "bold").append("\n ")
-        for key, label in choices.items():
-            text.append(f" [{mark_unsafe(key)}] ", style="cyan").append(mark_unsafe(label))
+    def _drawn(self, question: str, choices: Mapping[str, str], default: str | None) -> str:
+        """Draws the question, and below it the choices and the one that Enter takes, none of them broken."""
+        parts = [
+            _styled(f" [{mark_unsafe(key)}] ", "cyan").append(mark_unsafe(label), style="none")
+            for key, label in choices.items()
+        ]
+        if default is not None:
+            parts.append(_styled(f" · Enter: {mark_unsafe(choices[default])}", "dim"))
+        parts.append(_styled(" → "))
+        text, column = _line(question, "bold").append("\n "), 1
+        for part in parts:
+            if column + part.cell_len > self.width:
+                text.append("\n ")
+                column = 1
+            text.append_text(part)
+            column += part.cell_len
         with self.console.capture() as captured:
-            self.console.print(text.append(" → "), end="", soft_wrap=True)
+            self.console.print(text, end="", soft_wrap=True)
         return captured.get()
 
     @contextmanager
@@ -172,6 +216,15 @@ class Screen:
                 yield
         finally:
             self._is_quiet = False
+
+    @contextmanager
+    def unbuffered(self) -> Iterator[int]:
+        """Yields the descriptor of the terminal, which returns each key at once; Ctrl-C is still a signal."""
+        import termios  # noqa: PLC0415 - not on every platform
+
+        handle = self.keyboard.fileno()
+        with _changed(handle, off=termios.ECHO | termios.ICANON, on=termios.NOFLSH):
+            yield handle
 
     @contextmanager
     def loud(self) -> Iterator[None]:
@@ -197,7 +250,7 @@ class _Harmless:
                 yield segment._replace(text=mark_unsafe(segment.text))
 
 
-def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
+def _pressed(handle: int, choices: Mapping[str, str], default: str | None) -> str | None:
     """Waits for the key of a choice; returns None after Escape, Ctrl-C or Ctrl-D, or if the terminal is gone.
 
     Keys in quick succession are ignored: the user is typing a line and has not read the question.
@@ -213,8 +266,11 @@ def _pressed(handle: int, choices: Mapping[str, str]) -> str | None:
             return None
         if pressed in {"", "\x1b"} or "\x03" in pressed or "\x04" in pressed:
             return None
-        if pressed in choices or pressed.lower() in choices:
-            return pressed if pressed in choices else pressed.lower()
+        if pressed in {"\r", "\n"} and default is not None:
+            return default
+        for key in (pressed, pressed.lower(), SYNONYMS.get(pressed.lower(), "")):
+            if key in choices:
+                return key
 
 
 def _line(line: str, style: str) -> Text:

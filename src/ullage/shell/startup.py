@@ -14,12 +14,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ullage.broker.embedded_info import ABOUT, EMBEDDED
 from ullage.session.model_choice import choose_model
 from ullage.shell.detached import run_detached
 from ullage.shell.interrupts import leave, nothing, on_press, stoppable
 from ullage.shell.prompt import PATIENCE
 from ullage.shell.status import check_settings, render
+from ullage.shell.welcome import greeting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,10 +54,19 @@ class Startup:
         check_settings(settings)
         self.model, self.notice = choose_model(settings, kept.preferences, model)
         self._settings, self._kept, self._screen = settings, kept, screen
-        self._environ, self._cwd, self._session = environ, cwd, session
+        self._environ, self._cwd = environ, cwd
+        self._session = session if session is None else self._choose_session(session)
         self._task: asyncio.Task[Shell] | None = None
+        self._warmed = asyncio.Event()
+        self._probing: asyncio.Task[None] | None = None
         self._ended = threading.Event()
         self._left = threading.Event()
+
+    def _choose_session(self, wanted: str) -> str | None:
+        """Returns the conversation to continue; None for a new one, if the user picks none."""
+        from ullage.shell.resumption import choose
+
+        return choose(self._kept, self._screen, self._cwd, wanted)
 
     def begin(self, then: Callable[[BaseException | None], None] = lambda _: None) -> None:
         """Starts opening on the running event loop; then calls `then` with None, or with the error."""
@@ -72,6 +81,12 @@ class Startup:
         assert self._task is not None  # noqa: S101 - begun above
         return await asyncio.shield(self._task)
 
+    async def _opened_visibly(self) -> Shell:
+        """Does the same as `opened`, with a spinner in a terminal."""
+        from ullage.shell.spinner import spin
+
+        return await spin(self._screen, f"opening the model {self.model.name}", self.opened())
+
     @property
     def shell(self) -> Shell | None:
         """The shell; None while it is being opened, and if it could not be opened."""
@@ -82,6 +97,7 @@ class Startup:
     async def _open(self) -> Shell:
         # Slow loading is done in a thread: the prompt handles keys meanwhile, and leaving does not wait.
         await run_detached(partial(_warm, self.model, self._left))
+        self._warmed.set()
         gc.freeze()  # the loaded objects live until the end, so the collector need not look at them
         gc.enable()
         from ullage.session.chat import ChatSession
@@ -98,8 +114,9 @@ class Startup:
         )
         async with AsyncExitStack() as undoing:
             undoing.push_async_callback(chat.close)
-            runner = Runner(cwd=self._cwd, environ=self._environ)
+            runner = Runner(cwd=self._cwd, environ=self._environ, startup=self._settings.shell.startup)
             undoing.callback(runner.close)
+            await run_detached(runner.open)
             shell = Shell(chat, self._screen, runner)
             undoing.pop_all()
         return shell
@@ -110,8 +127,10 @@ class Startup:
         task = self._task
         if task is None:
             return
-        task.cancel()
-        await asyncio.wait([task])
+        tasks = [task] if self._probing is None else [task, self._probing]
+        for each in tasks:
+            each.cancel()
+        await asyncio.wait(tasks)
         if self.shell is not None:
             async with AsyncExitStack() as closing:
                 closing.push_async_callback(self.shell.close)
@@ -122,11 +141,11 @@ class Startup:
     def run(self, prompt: Prompt, loop: asyncio.Runner) -> None:
         """Greets the user, reads the first line while the shell opens, and then runs the shell with it."""
         if self._session is not None or not self._screen.is_interactive:
-            loop.run(self.opened())  # a resumed conversation must be loaded before the user types
+            loop.run(self._opened_visibly())  # a resumed conversation must be loaded before the user types
         self._greet()
         with on_press(nothing if self._screen.is_interactive else leave):
-            while (line := prompt.read(run=loop.run, behind=lambda: self.begin(prompt.refresh))) is not None:
-                waiting = stoppable(self.opened(), tell=self._screen.dim, patience=math.inf)
+            while (line := prompt.read(run=loop.run, behind=lambda: self._begin_behind(prompt))) is not None:
+                waiting = stoppable(self._opened_visibly(), tell=self._screen.dim, patience=math.inf)
                 try:
                     shell = loop.run(waiting)
                 except asyncio.CancelledError:
@@ -135,19 +154,36 @@ class Startup:
                     return shell.run(prompt, loop, line)
         return None
 
+    def _begin_behind(self, prompt: Prompt) -> None:
+        """Opens the shell behind the visible prompt, and finds out if the model's server is there."""
+        self.begin(prompt.refresh)
+        if self._probing is None:
+            self._probing = asyncio.get_running_loop().create_task(self._probe(prompt))
+
+    async def _probe(self, prompt: Prompt) -> None:
+        """Prints above the prompt if the model's server is near and does not accept connections."""
+        await self._warmed.wait()  # before that, loading its modules would delay the keys
+        from ullage.session.reachability import address_of, is_reachable
+
+        if await is_reachable(self.model, self._environ) is False:
+            address = address_of(self.model, self._environ)
+            advice = "start the server, or choose another model with :model NAME"
+            prompt.notify(partial(self._screen.error, f"{address} does not answer: {advice}"))
+
     def _greet(self) -> None:
         """Prints the current model, how to get help, and the notices."""
         if not self._screen.is_interactive:
             return
-        if self.model.name == EMBEDDED:
-            for line in ABOUT.splitlines():
-                self._screen.dim(line)
-        self._screen.dim(f"{self.model.name} answers. :help lists the commands; Ctrl-D leaves.")
+        is_first = self._session is None and not self._kept.sessions(1)
+        for line in greeting(self.model.name, is_first=is_first, width=self._screen.width):
+            self._screen.dim(line)
         for notice in filter(None, (*self._settings.notices, self.notice)):
             self._screen.dim(notice)
         if self.shell is not None:
             from ullage.shell.goal import tell_pending
+            from ullage.shell.resumption import tell_resumed
 
+            tell_resumed(self.shell.chat, self.shell.screen)
             tell_pending(self.shell.chat, self.shell.screen)
 
     def status(self) -> str:
@@ -156,6 +192,14 @@ class Startup:
         if shell is None:
             return render(self._settings.shell.status, {"model": self.model.name, "cwd": self._cwd})
         return shell.status()
+
+    def folder(self) -> Path:
+        """Returns the folder in which the next command runs."""
+        return self._cwd if self.shell is None else self.shell.runner.cwd
+
+    def kind(self, text: str) -> str:
+        """Returns the kind of a line that is being typed; empty until the shell is open."""
+        return "" if self.shell is None else self.shell.kind(text)
 
     def goes_on(self, text: str) -> bool:
         """Returns True if bash would read another line after this text; False until the shell is open."""

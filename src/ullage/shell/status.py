@@ -84,17 +84,44 @@ def folder(value: object) -> str:
     return f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
 
 
+GAUGE = 10
+"""Cells of the gauge in the status line."""
+USED, WAITING, FREE = "█", "▒", "·"
+"""Signs of a gauge; they differ without colour."""
+
+
+def share_of(used: Decimal | float, limit: Decimal | float) -> float:
+    """Returns the used share of a limit; 1 if the limit is 0."""
+    return float(used) / float(limit) if limit else 1.0
+
+
+def draw_gauge(used: float, waiting: float, cells: int = GAUGE) -> str:
+    """Draws two shares of a whole as a bar. A share above 0 has at least one sign, if there is room."""
+    filled = _cells_of(used, cells)
+    more = max(_cells_of(used + waiting, cells) - filled, int(waiting > 0 and filled < cells))
+    return USED * filled + WAITING * more + FREE * (cells - filled - more)
+
+
+def _cells_of(share: float, cells: int) -> int:
+    if share >= 1:
+        return cells
+    return min(cells - 1, max(int(share > 0), round(share * cells)))
+
+
 VARIABLES: Mapping[str, StatusVariable] = {
     "model": StatusVariable("name of the current model", str),
+    "gauge": StatusVariable("bar of the used share of the limit; `▒` is command output that waits", str),
     "ctx_used": StatusVariable("tokens of the next request, without your question", tokens, UNKNOWN),
+    "ctx_pending": StatusVariable("the part of them that is output of commands, not sent yet", tokens),
     "ctx_max": StatusVariable("limit: the most input tokens of a request", tokens, UNKNOWN),
     "ctx_free": StatusVariable("tokens that are free below the limit", tokens, UNKNOWN),
     "ctx_percent": StatusVariable("used share of the limit, in percent", percent),
     "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", written),
     "cost": StatusVariable("cost of the last answer, in dollars", dollars, NO_PRICE),
     "session_cost": StatusVariable("cost of the session, in dollars", dollars, NO_PRICE),
+    "cap": StatusVariable("dollars spent against the fullest cap, if there is a cap", str),
     "session": StatusVariable("first 8 characters of the session's id", str),
-    "mode": StatusVariable("`goal` while the shell works on a goal", str),
+    "mode": StatusVariable("`goal` and the use of its bounds, while the shell works on a goal", str),
     "cwd": StatusVariable("working folder", folder),
     "git": StatusVariable("git branch of the working folder", str),
 }

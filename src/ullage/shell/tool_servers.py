@@ -9,6 +9,8 @@ from ullage.fitting.pieces import HANDLE_LENGTH, letters_of
 from ullage.patience import patiently
 from ullage.session.allowances import TOOL, allowed_tools, keep_allowance
 from ullage.shell.approval import approve
+from ullage.shell.confirmation import FOR_GOOD
+from ullage.shell.screen import NO, YES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,14 +56,21 @@ class ToolServers:
         offered = None if servers is None else servers.offered(tool)
         if offered is not None and offered.read_only:
             self._screen.dim(f"The server says that {tool} changes nothing. Ullage cannot verify this.")
-        choices = {"y": "call it", "n": "do not call it", "a": "always this tool"}
-        chosen = approve(self._screen, f"{tool} {arguments}", choices, approving={"y", "a"}, refuse="n")
-        if chosen == "a" and servers is not None:
+        choices = {YES: "call it", NO: "do not call it", FOR_GOOD: "always this tool"}
+        chosen = approve(
+            self._screen,
+            f"{tool} {arguments}",
+            choices,
+            approving={YES, FOR_GOOD},
+            refuse=NO,
+            default=YES,
+        )
+        if chosen == FOR_GOOD and servers is not None:
             servers.always.add(tool)
             await patiently(
                 partial(keep_allowance, self._chat.kept.preferences, TOOL, tool, servers.target_of(tool))
             )
-        return chosen != "n"
+        return chosen != NO
 
     def forget(self, tool: str) -> None:
         """Removes the permission of a tool, so that the user is asked again."""

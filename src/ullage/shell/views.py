@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -10,8 +12,12 @@ from rich.text import Text
 
 from ullage.broker.embedded_info import EMBEDDED
 from ullage.config.prices import prices_by_name
+from ullage.cost.ledger import day_of
+from ullage.cost.report import draw_days, report
 from ullage.messages import RESULT_ROLES, arguments_text, calls_of, text_of
-from ullage.shell.status import NO_PRICE
+from ullage.shell.cap_usage import cap_lines
+from ullage.shell.remedies import error_text
+from ullage.shell.status import NO_PRICE, percent
 from ullage.text import one_line
 from ullage.usage import detail
 from ullage.window_chart import BLOCKS, bar, short, with_free
@@ -26,7 +32,15 @@ if TYPE_CHECKING:
     from ullage.messages import Message
     from ullage.session.chat import ChatSession
     from ullage.shell.screen import Screen
+    from ullage.tokens import Count
     from ullage.turn import Client
+
+SOON = 0.5
+"""Used share of the limit from which `:context` names the turns that the next trim removes."""
+
+
+DAYS = 14
+"""Number of days that `:cost days` shows."""
 
 
 def window(chat: ChatSession, screen: Screen) -> RenderableType:
@@ -34,26 +48,32 @@ def window(chat: ChatSession, screen: Screen) -> RenderableType:
     context = chat.context
     count, limit = chat.count(), context.limit
     mark = "" if count.exact else "~"
-    blocks = with_free(count.breakdown, limit)
+    pending = context.printed_tokens
+    used = count.ceiling + pending  # the ceiling decides if a request is refused
+    blocks = with_free({**count.ceilings, "pending": pending}, limit)
     lines: list[RenderableType] = [
-        Text(f"{mark}{count.tokens:,} of {limit:,} tokens ({count.tokens / limit:.0%})"),
-        bar(screen.console, blocks, screen.width - 1, max(limit, count.tokens)),
+        Text(f"{mark}{used:,} of {limit:,} tokens ({percent(100 * used / limit)})"),
+        bar(screen.console, blocks, screen.width - 1, max(limit, used)),
     ]
     for name, tokens in blocks.items():
         if tokens:
             line = Text("  ")
             line.append("█ " if screen.has_colour else f"{BLOCKS[name].glyph} ", style=BLOCKS[name].colour)
-            lines.append(line.append(f"{name:<8}{tokens:>10,}{tokens / limit:>7.0%}"))
+            lines.append(line.append(f"{name:<8}{tokens:>10,}{percent(100 * tokens / limit):>7}"))
+    lines.append(Text(chat.describe_limit(), style="dim"))
     lines += _counted(chat)
-    if context.printed_tokens:
-        waiting = f"~{context.printed_tokens:,} tokens of command output are sent with the next question"
-        lines.append(Text(waiting, style="dim"))
-    lines += _next_to_go(context)
+    if pending:
+        lines.append(Text("pending: the output of commands, sent with the next question", style="dim"))
+    refusal = chat.overflow()
+    if refusal is not None:
+        lines.append(Text(error_text(refusal), style="red"))
+    if _is_filling(context, count):
+        lines += _next_to_go(context)
     statistics = context.requests.statistics()
     if statistics.requests:
         requests = "1 request" if statistics.requests == 1 else f"{statistics.requests:,} requests"
         trimmed = f"{statistics.trimmed:,}" if statistics.trimmed else "none"
-        full = f"{100 * statistics.utilization:.0f} % full on average"
+        full = f"{percent(100 * statistics.utilization)} full on average"
         lines.append(Text(f"{requests}, {trimmed} trimmed, {full}", style="dim"))
     return Group(*lines)
 
@@ -82,6 +102,12 @@ def endpoint_counts(client: Client) -> str:
     if server.supported:
         return f"{server.name} is supported."
     return f"{server.name} is not supported, so Ullage counts texts itself. A new session asks again."
+
+
+def _is_filling(context: Context, count: Count) -> bool:
+    """Returns True if the conversation uses at least half of its limit, so that a trim may be near."""
+    most = context.max_turns
+    return count.ceiling >= SOON * context.limit or (most is not None and len(context) >= SOON * most)
 
 
 def _next_to_go(context: Context) -> Iterator[Text]:
@@ -132,15 +158,31 @@ def cost(chat: ChatSession, *, detailed: bool) -> RenderableType:
     dollars = NO_PRICE if total is None else f"${total:.4f}"
     guessed = sum(slot.estimated_calls for slot in meter.slots.values())
     mark = "~" if guessed else ""
-    lines = [Text(f"{mark}{dollars} for {mark}{prompt:,} prompt and {mark}{completion:,} completion tokens")]
+    if not meter.slots:
+        lines = [Text("$0: no question was asked yet in this conversation")]
+    else:
+        tokens = f"{mark}{prompt:,} prompt and {mark}{completion:,} completion tokens"
+        lines = [Text(f"{mark}{dollars} for {tokens}")]
     if guessed:
         calls = "1 call is" if guessed == 1 else f"{guessed:,} calls are"
         lines.append(Text(f"{calls} estimated, because the provider reported no plausible usage"))
+    if not chat.client.local:
+        lines += map(Text, cap_lines(chat.client.ledger))
     if detailed:
         lines += [Text(row.text) for row in detail(meter)]
         lines += _counted(chat)
         lines.append(Text(f"[estimated session ctx: {chat.context.estimate_tokens()} tokens]"))
     return Group(*lines)
+
+
+def days(chat: ChatSession, width: int) -> RenderableType:
+    """Draws the cost of each of the last days, of all conversations, as bars, and the caps."""
+    today = day_of(time.time())
+    since = (date.fromisoformat(today) - timedelta(days=DAYS - 1)).isoformat()
+    made = report(chat.kept.book.entries(since=since), ("day",))
+    lines = [Text(line, no_wrap=True) for line in draw_days(made, today, DAYS, width)]
+    caps = [] if chat.client.local else [Text(line, no_wrap=True) for line in cap_lines(chat.client.ledger)]
+    return Group(Text("dollars a day (UTC), all conversations", style="dim"), *lines, *caps)
 
 
 def history(chat: ChatSession, width: int) -> RenderableType:

@@ -9,19 +9,21 @@ once: a file on one machine (SQLite), or a server for many (PostgreSQL).
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ullage.store.database import SqliteDatabase
-from ullage.store.files import is_postgres, located
-from ullage.store.sessions import Session, event_rows, latest, salvage
+from ullage.errors import ConfigurationError
+from ullage.extras import require
+from ullage.store.sessions import Session, delete, event_rows, latest, salvage
 from ullage.store.settings import PreferenceStore, StoredShelf
+from ullage.store.sqlite.database import SqliteDatabase
 from ullage.store.values import column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from ullage.context.journal import Journal
     from ullage.cost.book import Book
@@ -29,7 +31,14 @@ if TYPE_CHECKING:
     from ullage.store.keys import KeyStore
     from ullage.tokens.calibration import Shelf
 
-__all__ = ["Session", "Store", "open"]
+__all__ = ["Session", "Store", "located", "open"]
+
+_FORMS = (
+    "a path, sqlite:///path (the path begins after the third slash), sqlite://:memory: "
+    "or postgresql://user@host/database"
+)
+_MEMORY = {":memory:", "sqlite://", "sqlite://:memory:", "sqlite:///:memory:"}
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(?=://)")
 
 
 class Store:
@@ -42,7 +51,7 @@ class Store:
         self.preferences = PreferenceStore(database)
         """Settings that the user changed in the shell."""
         self.calibration: Shelf = StoredShelf(database)
-        """TargetHistory corrections of token counts, by endpoint and model."""
+        """Learned corrections of token counts, by endpoint and model."""
 
     @cached_property
     def journal(self) -> Journal:
@@ -89,8 +98,6 @@ class Store:
 
         Returns False if there is no such session. Raises StoreError if another process has the session open.
         """
-        from ullage.store.deletion import delete  # noqa: PLC0415 - seldom needed
-
         return delete(self._database, session)
 
     @contextmanager
@@ -125,8 +132,38 @@ def open(url: str | Path | None = None) -> Store:  # noqa: A001 - it reads as `s
     damaged, belongs to another program or was made by a newer Ullage, this raises StoreError and does not
     change it.
     """
-    if isinstance(url, str) and is_postgres(url):
+    if isinstance(url, str) and _is_postgres(url):
         from ullage.store.postgres.database import PostgresDatabase  # noqa: PLC0415 - an extra
 
         return Store(PostgresDatabase(url))
     return Store(SqliteDatabase(located(url)))
+
+
+def _is_postgres(url: str | Path | None) -> bool:
+    """Tells if a URL names a store in PostgreSQL."""
+    scheme = _SCHEME.match(url) if isinstance(url, str) else None
+    return scheme is not None and scheme[0].lower() in {"postgresql", "postgres"}
+
+
+def located(url: str | Path | None) -> Path | None:
+    """Returns the file that a URL names, or None for a store in memory or on a server."""
+    if url is None:
+        require("client", "platformdirs")
+        import platformdirs  # noqa: PLC0415 - takes 10 ms, which a named file need not wait for
+
+        return platformdirs.user_state_path("ullage") / "ullage.db"
+    if isinstance(url, str):
+        if url in _MEMORY or _is_postgres(url):
+            return None
+        scheme = _SCHEME.match(url)
+        if scheme and scheme[0].lower() != "sqlite":  # the rest may contain a password
+            raise ConfigurationError(f"cannot open a store by {scheme[0]}://; use {_FORMS}")
+        if scheme and not url[len("sqlite://") :].startswith("/"):
+            raise ConfigurationError(f"{url} names no file; use {_FORMS}")
+        url = url[len("sqlite:///") :] if scheme else url
+        if not url:
+            raise ConfigurationError(f"the path of the store is empty; use {_FORMS}")
+    try:
+        return Path(url).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(f"{str(url)!r} cannot be the path of a store: {error}") from error

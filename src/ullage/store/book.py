@@ -3,82 +3,38 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ullage.cost.book import SCOPES, Account, Refusal, scopes_of
-from ullage.errors import ConfigurationError, NotBooked, StoreError, StoreLost
+from ullage.cost.book import Account, Refusal, Reserving, Settling, check_scope, scopes_of
+from ullage.errors import NotBooked, StoreError, StoreLost
 from ullage.patience import GRACE, limit_waiting
+from ullage.store.book_sums import KEYS, NOTHING, SUMS, BookSums, ScopeTotals, read_entry
 from ullage.store.connection import BOOK
 from ullage.store.unbooked import Unbooked, forget_aside, put_aside, taken_up
-from ullage.store.values import TooLarge, column, dollars, fitting, picodollars, text_of
-from ullage.usage import LedgerEntry, add_entries, sum_entries
+from ullage.store.values import TooLarge, column, fitting, picodollars, text_of
+from ullage.usage import sum_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ullage.cost.book import Cap, Reservation, Scope, Unit
+    from ullage.cost.book import BookChange, BookOutcome, Cap, Reservation, Scope, Unit
     from ullage.store.connection import Connection, Database
+    from ullage.usage import LedgerEntry
 
 REMEMBERED = 30 * 24 * 3600.0
 """Seconds for which a reservation can still be settled after its process is gone."""
 
 _ZERO = Decimal(0)
-_FIGURES = tuple(field.name for field in fields(LedgerEntry))
-_KEYS = Account._fields
-_ENTRY = ", ".join((*_KEYS, *_FIGURES))
-_SUMS = f"SELECT {_ENTRY} FROM entries WHERE "
-_SUM_OF_ACCOUNT = _SUMS + " AND ".join(f"{name} = ?" for name in _KEYS)
-_SET_FIGURES = ", ".join(f"{name} = excluded.{name}" for name in _FIGURES)
-_ADD = (
-    f"INSERT INTO entries ({_ENTRY}) VALUES ({', '.join('?' * (len(_KEYS) + len(_FIGURES)))}) "
-    f"ON CONFLICT ({', '.join(_KEYS)}) DO UPDATE SET {_SET_FIGURES}"
-)
 _HELD = "amount, tokens, session, day, project, key"
+MOST_TOGETHER = 64
+"""Most changes in one transaction, so that other processes need not wait long for the book."""
 
 
-class ScopeTotals(NamedTuple):
-    """The sums of one scope: dollars in 1e-12, tokens, and requests."""
-
-    spent: int = 0
-    held: int = 0
-    tokens_spent: int = 0
-    tokens_held: int = 0
-    requests: int = 0
-
-    def plus(self, other: ScopeTotals) -> ScopeTotals:
-        """Returns the sums of both; in Python, because SQLite uses floats beyond 63 bits."""
-        sums = ScopeTotals(*map(operator.add, self, other))
-        fitting(max(sums), "a sum of this scope")
-        return sums
-
-    def used(self, unit: Unit) -> tuple[Decimal, Decimal]:
-        """Returns the sums spent and reserved in a unit."""
-        spent, held = self._sums(unit)
-        return _shown(spent, unit), _shown(held, unit)
-
-    def with_more(self, more: int, unit: Unit) -> Decimal:
-        """Returns the sums spent and reserved in a unit, and `more`, as one."""
-        spent, held = self._sums(unit)
-        return _shown(spent + held + more, unit)
-
-    def _sums(self, unit: Unit) -> tuple[int, int]:
-        if unit == "dollars":
-            return self.spent, self.held
-        return (self.tokens_spent, self.tokens_held) if unit == "tokens" else (self.requests, 0)
-
-
-def _shown(number: int, unit: Unit) -> Decimal:
-    return dollars(number) if unit == "dollars" else Decimal(number)
-
-
-_NOTHING = ScopeTotals()
-_SET_TOTALS = ", ".join(f"{name} = excluded.{name}" for name in ScopeTotals._fields)
+class _NeedsDisk(Exception):  # noqa: N818 - no error: the changes are made durably instead
+    """The transaction has work that must not be lost."""
 
 
 class StoredBook:
@@ -91,30 +47,30 @@ class StoredBook:
 
     def reserve(self, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
         """Reserves the worst case, or returns the cap that it could exceed."""
-        amount = fitting(picodollars(reservation.amount or _ZERO), "the amount to reserve")
-        tokens = fitting(reservation.tokens, "the number of tokens to reserve")
-        asked = ScopeTotals(held=amount, tokens_held=tokens)
         try:
-            return self._reserve(reservation, caps, asked)
+            with self._writing() as sums:
+                return self._reserve(sums, reservation, caps)
         except StoreLost as lost:
             if lost.is_unknown and self._is_held(reservation):
                 return None
-            return self._reserve(reservation, caps, asked)
+            with self._writing() as sums:
+                return self._reserve(sums, reservation, caps)
 
-    def _reserve(self, reservation: Reservation, caps: Sequence[Cap], asked: ScopeTotals) -> Refusal | None:
+    def _reserve(self, sums: BookSums, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
+        amount = fitting(picodollars(reservation.amount or _ZERO), "the amount to reserve")
+        tokens = fitting(reservation.tokens, "the number of tokens to reserve")
+        asked = ScopeTotals(held=amount, tokens_held=tokens)
         own = scopes_of(reservation.account)
-        capped = [(_checked(cap.scope), cap.name) for cap in caps]
-        with self._writing() as connection:
-            totals = _totals(connection, dict.fromkeys((*own, *capped)))
-            refusal = _exceeded_cap(totals, caps, asked)
-            if refusal is None:
-                _hold(connection, reservation, asked, self._database.locks.holder)
-                _count_requests(connection, totals, caps)
-                _set_totals(connection, {scope: totals[scope].plus(asked) for scope in own})
-            return refusal
+        sums.load((*own, *((check_scope(cap.scope), cap.name) for cap in caps)))
+        refusal = _exceeded_cap(sums, caps, asked)
+        if refusal is None:
+            _hold(sums.connection, reservation, asked, self._database.locks.holder)
+            _count_requests(sums, caps)
+            sums.add(own, asked)
+        return refusal
 
     def _is_held(self, reservation: Reservation) -> bool:
-        """Tells if a transaction whose end nobody saw has stored a reservation."""
+        """Returns True if a transaction whose end was not seen has stored a reservation."""
         with self._database.reading() as connection:
             query = "SELECT 1 FROM reservations WHERE id = ?"
             return connection.execute(query, (column(reservation.id),)).fetchone() is not None
@@ -125,9 +81,7 @@ class StoredBook:
         If the file cannot be written, this raises NotBooked. The next change of the book then writes the
         usage too.
         """
-        fitting(picodollars(entry.cost or _ZERO), "the cost")
-        used = entry.prompt + entry.completion if tokens is None else tokens
-        ending = Unbooked(reservation.id, reservation.account, entry, used)
+        ending = _settled(Settling(reservation, entry, tokens))
         try:
             return self._end(ending)
         except TooLarge:
@@ -152,19 +106,58 @@ class StoredBook:
     def _end(self, ending: Unbooked) -> bool:
         """Ends a reservation; returns False if it had ended before."""
         try:
-            with self._writing() as connection:
-                return _end_reservation(connection, ending)
+            with self._writing() as sums:
+                return _end_reservation(sums, ending)
         except StoreLost as lost:
-            with self._writing() as connection:
+            with self._writing() as sums:
                 # Only this process ends it: if it is gone now, the lost transaction was committed.
-                return _end_reservation(connection, ending) or lost.is_unknown
+                return _end_reservation(sums, ending) or lost.is_unknown
+
+    def change(self, changes: Sequence[BookChange]) -> list[BookOutcome]:
+        """Does several changes in few transactions; returns the outcome of each.
+
+        That is the result of `reserve` or `settle`, or the StoreError that it would raise. If a transaction
+        fails, each of its changes is done alone, so one that cannot be done does not affect the others.
+        """
+        outcomes: list[BookOutcome] = []
+        for start in range(0, len(changes), MOST_TOGETHER):
+            outcomes += self._change_together(changes[start : start + MOST_TOGETHER])
+        return outcomes
+
+    def _change_together(self, changes: Sequence[BookChange]) -> list[BookOutcome]:
+        # A machine that fails ends its processes, and with them their reservations. These need no disk.
+        is_durable = bool(self._unbooked) or any(isinstance(each, Settling) for each in changes)
+        try:
+            with self._writing(is_durable=is_durable) as sums:
+                sums.load(scope for each in changes for scope in scopes_of(each.reservation.account))
+                return [
+                    self._reserve(sums, *each)
+                    if isinstance(each, Reserving)
+                    else _end_reservation(sums, _settled(each))
+                    for each in changes
+                ]
+        except StoreLost as lost:
+            is_unknown = lost.is_unknown
+        except (StoreError, _NeedsDisk):
+            is_unknown = False
+        return [self._change_alone(each, is_unknown=is_unknown) for each in changes]
+
+    def _change_alone(self, change: BookChange, *, is_unknown: bool) -> BookOutcome:
+        """Does one change; `is_unknown` says that it may be done already."""
+        try:
+            if isinstance(change, Reserving):
+                is_done = is_unknown and self._is_held(change.reservation)
+                return None if is_done else self.reserve(*change)
+            return self.settle(*change) or is_unknown
+        except StoreError as error:
+            return error
 
     def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a scope."""
         self._catch_up()
-        place = (_checked(scope), name)
+        place = (check_scope(scope), name)
         with self._database.reading() as connection:
-            return _totals(connection, (place,))[place].used(unit)
+            return BookSums(connection).total(place).used(unit)
 
     def entries(
         self,
@@ -187,8 +180,8 @@ class StoredBook:
         conditions = {condition: column(value) for condition, value in asked.items() if value is not None}
         where = " AND ".join(conditions) or "true"
         with self._database.reading() as connection:
-            rows = connection.execute(_SUMS + where, tuple(conditions.values()))
-            sums = {Account(*map(text_of, row[: len(_KEYS)])): _entry(row) for row in rows}
+            rows = connection.execute(SUMS + where, tuple(conditions.values()))
+            sums = {Account(*map(text_of, row[: len(KEYS)])): read_entry(row) for row in rows}
         return sorted(sums.items(), key=lambda each: each[0])
 
     def close(self) -> None:
@@ -208,20 +201,27 @@ class StoredBook:
                 raise NotBooked(str(error), costs.cost, is_last=True) from error
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        """Opens a transaction that first writes pending usage and ends the reservations of dead processes."""
+    def _writing(self, *, is_durable: bool = True) -> Iterator[BookSums]:
+        """Opens a transaction that first writes pending usage and ends the reservations of dead processes.
+
+        If there is such work, a transaction that is not durable raises _NeedsDisk and does nothing.
+        """
         gone: list[int] = []
-        with self._database.writing(BOOK) as connection:
+        with self._database.writing(BOOK, is_durable=is_durable) as connection:
+            sums = BookSums(connection)
             overdue = tuple(self._unbooked.values())
-            for each in overdue:
-                _end_reservation(connection, each)
             gone = self._database.locks.gone(connection)
+            if not is_durable and (overdue or gone):
+                raise _NeedsDisk
+            for each in overdue:
+                _end_reservation(sums, each)
             for holder in gone:
                 for each in taken_up(self._database.path, holder):
-                    _end_reservation(connection, each)
-            _free_reservations(connection, gone)
+                    _end_reservation(sums, each)
+            _free_reservations(sums, gone)
             self._database.locks.forget_holders(connection, gone)
-            yield connection
+            yield sums
+            sums.write()
         for each in overdue:
             self._unbooked.pop(each.id, None)
         for holder in gone:
@@ -236,71 +236,23 @@ class StoredBook:
                 pass
 
 
-def _checked(scope: str) -> str:
-    if scope not in SCOPES:
-        raise ConfigurationError(f"unknown scope {scope!r}; use one of {', '.join(SCOPES)}")
-    return scope
-
-
-def _exceeded_cap(
-    totals: Mapping[Scope, ScopeTotals], caps: Sequence[Cap], asked: ScopeTotals
-) -> Refusal | None:
+def _exceeded_cap(sums: BookSums, caps: Sequence[Cap], asked: ScopeTotals) -> Refusal | None:
     """Returns the first cap that the call could exceed; a call that uses nothing of a unit exceeds no cap."""
     more = {"dollars": asked.held, "tokens": asked.tokens_held, "requests": 1}
     for cap in caps:
-        sums = totals[cap.scope, cap.name]
-        if more[cap.unit] and sums.with_more(more[cap.unit], cap.unit) > cap.limit:
-            return Refusal(cap, *sums.used(cap.unit))
+        totals = sums.total((cap.scope, cap.name))
+        if more[cap.unit] and totals.with_more(more[cap.unit], cap.unit) > cap.limit:
+            return Refusal(cap, *totals.used(cap.unit))
     return None
 
 
-@functools.cache
-def _totals_query(scopes: int) -> str:
-    wanted = " OR ".join(["scope = ? AND name = ?"] * scopes)
-    return f"SELECT scope, name, {', '.join(ScopeTotals._fields)} FROM totals WHERE {wanted}"
-
-
-@functools.cache
-def _totals_change(scopes: int) -> str:
-    row = f"({', '.join('?' * (2 + len(ScopeTotals._fields)))})"
-    return (
-        f"INSERT INTO totals (scope, name, {', '.join(ScopeTotals._fields)}) VALUES "
-        f"{', '.join([row] * scopes)} ON CONFLICT (scope, name) DO UPDATE SET {_SET_TOTALS}"
-    )
-
-
-def _totals(connection: Connection, scopes: Collection[Scope]) -> dict[Scope, ScopeTotals]:
-    """Returns the sums of these scopes."""
-    rows = connection.execute(
-        _totals_query(len(scopes)),
-        [value for scope, name in scopes for value in (scope, column(name))],
-    )
-    found = {(scope, text_of(name)): ScopeTotals(*sums) for scope, name, *sums in rows}
-    return {scope: found.get(scope, _NOTHING) for scope in scopes}
-
-
-def _set_totals(connection: Connection, totals: Mapping[Scope, ScopeTotals]) -> None:
-    connection.execute(
-        _totals_change(len(totals)),
-        [value for (scope, name), sums in totals.items() for value in (scope, column(name), *sums)],
-    )
-
-
-def _add_to_totals(connection: Connection, scopes: Sequence[Scope], more: ScopeTotals) -> None:
-    if any(more):
-        _set_totals(
-            connection, {scope: sums.plus(more) for scope, sums in _totals(connection, scopes).items()}
-        )
-
-
-def _count_requests(connection: Connection, totals: Mapping[Scope, ScopeTotals], caps: Sequence[Cap]) -> None:
+def _count_requests(sums: BookSums, caps: Sequence[Cap]) -> None:
     """Counts a request in its minute, and deletes the minutes before it."""
     for cap in caps:
         if cap.unit == "requests":
-            scope = (cap.scope, cap.name)
-            _set_totals(connection, {scope: totals[scope].plus(ScopeTotals(requests=1))})
+            sums.add([(cap.scope, cap.name)], ScopeTotals(requests=1))
             key = cap.name.partition(" ")[0]
-            connection.execute(
+            sums.connection.execute(
                 "DELETE FROM totals WHERE scope = ? AND name > ? AND name < ?", (cap.scope, key, cap.name)
             )
 
@@ -322,53 +274,42 @@ def _scopes_held(session: Any, day: Any, project: Any, key: Any) -> tuple[Scope,
     return scopes_of(Account(model="", category="", **{name: text_of(each) for name, each in names.items()}))
 
 
-def _end_reservation(connection: Connection, ending: Unbooked) -> bool:
+def _settled(settling: Settling) -> Unbooked:
+    """Returns the end of a reservation with the usage of its call."""
+    reservation, entry, tokens = settling
+    fitting(picodollars(entry.cost or _ZERO), "the cost")
+    used = entry.prompt + entry.completion if tokens is None else tokens
+    return Unbooked(reservation.id, reservation.account, entry, used)
+
+
+def _end_reservation(sums: BookSums, ending: Unbooked) -> bool:
     """Deletes a reservation and books its actual cost; returns False if it had ended before."""
-    row = connection.execute(
+    row = sums.connection.execute(
         f"DELETE FROM reservations WHERE id = ? RETURNING state, {_HELD}", (column(ending.id),)
     ).fetchone()
     if row is None:
         return False
     state, amount, tokens, *names = row
-    freed = ScopeTotals(held=-amount, tokens_held=-tokens) if state == "held" else _NOTHING
+    freed = ScopeTotals(held=-amount, tokens_held=-tokens) if state == "held" else NOTHING
     if ending.entry is not None:
         spent = picodollars(ending.entry.cost or _ZERO)
         freed = freed._replace(spent=spent, tokens_spent=fitting(ending.tokens, "the number of tokens"))
-        _book(connection, ending.account, ending.entry)
-    _add_to_totals(connection, _scopes_held(*names), freed)
+        sums.book(ending.account, ending.entry)
+    sums.add(_scopes_held(*names), freed)
     return True
 
 
-def _free_reservations(connection: Connection, gone: Sequence[int]) -> None:
+def _free_reservations(sums: BookSums, gone: Sequence[int]) -> None:
     """Frees the amounts that these processes reserved; the calls can still be settled."""
-    now = time.time()
+    now, connection = time.time(), sums.connection
     for holder in gone:
         held = connection.execute(
             f"SELECT id, {_HELD} FROM reservations WHERE state = 'held' AND holder = ?", (holder,)
         ).fetchall()
         for key, amount, tokens, *names in held:
-            _add_to_totals(connection, _scopes_held(*names), ScopeTotals(held=-amount, tokens_held=-tokens))
+            sums.add(_scopes_held(*names), ScopeTotals(held=-amount, tokens_held=-tokens))
             connection.execute("UPDATE reservations SET state = 'late', lapsed = ? WHERE id = ?", (now, key))
     if gone:
         connection.execute(
             "DELETE FROM reservations WHERE state = 'late' AND lapsed < ?", (now - REMEMBERED,)
         )
-
-
-def _book(connection: Connection, account: Account, entry: LedgerEntry) -> None:
-    key = tuple(map(column, account))
-    row = connection.execute(_SUM_OF_ACCOUNT, key).fetchone()
-    booked = entry if row is None else add_entries(_entry(row), entry)
-    figures = {name: getattr(booked, name) for name in _FIGURES}
-    if booked.cost is not None:
-        figures["cost"] = picodollars(booked.cost)
-    for figure in filter(None, figures.values()):
-        fitting(figure, "a sum of the account")
-    connection.execute(_ADD, (*key, *figures.values()))
-
-
-def _entry(row: Sequence[Any]) -> LedgerEntry:
-    figures = dict(zip(_FIGURES, row[len(_KEYS) :], strict=True))
-    if figures["cost"] is not None:
-        figures["cost"] = dollars(figures["cost"])
-    return LedgerEntry(**figures)

@@ -146,10 +146,11 @@ class Database(Protocol):
     def reading(self) -> AbstractContextManager[Connection]:
         """Opens a transaction that sees one state of the database until the end of the block."""
 
-    def writing(self, *locks: str) -> AbstractContextManager[Connection]:
+    def writing(self, *locks: str, is_durable: bool = True) -> AbstractContextManager[Connection]:
         """Opens a transaction whose changes are durable at the end of the block, or undone if it raises.
 
-        No other transaction with one of these locks runs at the same time.
+        No other transaction with one of these locks runs at the same time. Changes that need not be durable
+        may get lost if the machine fails that all users of the database run on.
         """
 
     def store_errors(self) -> AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ullage.context.journal import SavedFold
-from ullage.store.checksum import seal
+from ullage.store.values import seal
 
 if TYPE_CHECKING:
     from ullage.store.connection import Connection

@@ -10,9 +10,8 @@ from ullage.context.journal import Event, Item, Piece, SavedFold
 from ullage.errors import Conflict, StoreError, StoreLost
 from ullage.fitting.pieces import letters_of
 from ullage.store import folds, pieces, sessions
-from ullage.store.checksum import seal
 from ullage.store.connection import PIECES, retry_lost, session_lock
-from ullage.store.values import LARGEST, Damaged, column, text_of, written
+from ullage.store.values import LARGEST, Damaged, column, seal, text_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

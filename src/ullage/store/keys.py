@@ -17,7 +17,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.cost.keys import EVERY_MODEL, NO_LIMITS, GatewayKey, Limits, check_time
+from ullage.cost.keys import EVERY_MODEL, NO_LIMITS, POLICY_FIELDS, GatewayKey, Limits, check_time
 from ullage.errors import ConfigurationError, KeyRefused
 from ullage.intake import checked_text, whole_number
 from ullage.store.connection import KEYS
@@ -130,6 +130,8 @@ class KeyStore:
         dollars: Limits[Decimal] = NO_LIMITS,
         tokens: Limits[int] = NO_LIMITS,
         requests_a_minute: int | None = None,
+        largest_limit: int | None = None,
+        policy_fields: Sequence[str] = POLICY_FIELDS,
         may_recall: bool = False,
         is_admin: bool = False,
         expires: float | None = None,
@@ -143,6 +145,8 @@ class KeyStore:
             dollars=Limits(*(_checked_dollars(limit) for limit in dollars)),
             tokens=Limits(*(_checked_number(limit, "a cap in tokens") for limit in tokens)),
             requests_a_minute=_checked_number(requests_a_minute, "requests_a_minute"),
+            largest_limit=_checked_limit(largest_limit),
+            policy_fields=_checked_fields(policy_fields),
             may_recall=may_recall,
             is_admin=is_admin,
             expires=expires,
@@ -223,6 +227,8 @@ def _rules(key: GatewayKey) -> dict[str, Any]:
         "dollars": [None if limit is None else str(limit) for limit in key.dollars],
         "tokens": list(key.tokens),
         "requests_a_minute": key.requests_a_minute,
+        "largest_limit": key.largest_limit,
+        "policy_fields": list(key.policy_fields),
         "may_recall": key.may_recall,
         "is_admin": key.is_admin,
     }
@@ -241,6 +247,8 @@ def _key(row: Sequence[Any]) -> GatewayKey:
         dollars=Limits(*(None if limit is None else Decimal(limit) for limit in allowed["dollars"])),
         tokens=Limits(*allowed["tokens"]),
         requests_a_minute=allowed["requests_a_minute"],
+        largest_limit=allowed["largest_limit"],
+        policy_fields=tuple(allowed["policy_fields"]),
         may_recall=allowed["may_recall"],
         is_admin=allowed["is_admin"],
     )
@@ -260,6 +268,21 @@ def _checked_models(models: Sequence[str]) -> tuple[str, ...]:
             "name at least one model, or a pattern such as 'gpt-4o*'; '*' is every model"
         )
     return patterns
+
+
+def _checked_limit(limit: int | None) -> int | None:
+    if limit == 0:
+        raise ConfigurationError("the largest limit must be at least 1 token")
+    return _checked_number(limit, "the largest limit")
+
+
+def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
+    for field in fields:
+        if field not in POLICY_FIELDS:
+            raise ConfigurationError(
+                f"a request cannot set {field!r} of the policy: choose from {', '.join(POLICY_FIELDS)}"
+            )
+    return tuple(field for field in POLICY_FIELDS if field in fields)
 
 
 def _checked_dollars(limit: Decimal | None) -> Decimal | None:

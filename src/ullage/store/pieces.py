@@ -1,23 +1,25 @@
 """Texts under the hash of their content, each kept once, and the index of their words.
 
-A text that stands in an event of a session is not kept a second time: then the piece names the event.
+A text that stands in an event of a session is not kept a second time: then the piece names the event, and has
+exactly the text that `text_in` returns. So `text_in` is part of the file's format.
 """
 # ruff: noqa: S608 - the names in these statements are our own
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ullage.context.journal import Piece
 from ullage.context.search import AFTER, BEFORE, Said, hit_of, rank, read_handle, read_query
 from ullage.fitting.pieces import letters_of
-from ullage.store.texts import text_in
 from ullage.store.values import Damaged, Unreadable, column, read, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
     from ullage.context.search import Hit
     from ullage.store.connection import Connection
@@ -48,7 +50,7 @@ def missing(connection: Connection, session: str, texts: Mapping[str, str]) -> M
 
 
 def keep(connection: Connection, session: int, texts: Mapping[str, str], events: Mapping[str, int]) -> None:
-    """Keeps each text, if it is new, with its words, and that this session has kept it.
+    """Keeps each new text with its words, and notes that this session keeps it.
 
     `events` names the event of this session in which a text stands, by the hash of the text.
     """
@@ -248,7 +250,7 @@ def _text_of_piece(connection: Connection, key: int, letters: str, value: str | 
     for text in texts:
         if text is not None and letters_of(text) == letters:
             return text
-    raise Damaged(f"the piece {letters[:12]} is not as it was written")
+    raise Damaged(f"the text of piece {letters[:12]} was changed")
 
 
 def _texts_elsewhere(connection: Connection, piece: int) -> Iterator[str | None]:
@@ -266,3 +268,40 @@ def _text_of_event(connection: Connection, session: int, number: int) -> str | N
         "SELECT data FROM events WHERE session = ? AND number = ?", (session, number)
     ).fetchone()
     return None if row is None else text_in(read(row[0]))
+
+
+def text_in(data: Any) -> str | None:
+    """Returns the text of a message with its calls, or a command's output; None if there is neither."""
+    if not isinstance(data, Mapping):
+        return None
+    message = data.get("message")
+    if not isinstance(message, Mapping):
+        text = data.get("text")
+        return text if isinstance(text, str) else None
+    try:
+        calls = [_call(call) for call in message.get("tool_calls") or ()]
+    except (AttributeError, KeyError, TypeError):
+        return None
+    content = message.get("content")
+    return "\n".join(filter(None, (_content(content), *calls))) if calls else _content(content)
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(map(_part, content)) if isinstance(content, list) else ""
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    text = part.get("text", part.get("refusal", "")) if isinstance(part, Mapping) else ""
+    return text if isinstance(text, str) else ""
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    function = call["function"]
+    arguments = function.get("arguments", "")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return f"{function['name']} {arguments}"

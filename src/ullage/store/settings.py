@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StoredShelf:
-    """TargetHistory requests by target; each change starts from the changes of all processes before it."""
+    """The figures that calibration learned, by target; each change builds on those of all processes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

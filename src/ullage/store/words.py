@@ -1,15 +1,14 @@
-"""The index of words in SQLite: FTS5 over our own stems, without any text.
+"""Looks words up in the index of a database: the queries are the same for SQLite and PostgreSQL.
 
-FTS5 knows which passages have a stem and how often. `passages` has the piece that a passage is a part of, and
-its number of stems. Words can only be removed from the index with the text that they came from. The queries
-of `SessionWords` are those of PostgreSQL's index as well.
+The index knows which passages have a stem and how often. `passages` has the piece that a passage is a part
+of, and its number of stems.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.context.search import SESSION_PLACES, index_forms
+from ullage.context.search import SESSION_PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
 
 _LAST = "\U0010ffff"  # comes after every letter
 
-# Each passage once, with the piece as the session, or the first session, kept it. The words come first: they
-# are the few, and the rest is looked up for them.
-_HOLDING = (
-    "SELECT held.doc, kept.id, held.times, passages.size, kept.session * :places + kept.event "
-    "FROM (SELECT doc, count(*) AS times FROM places WHERE {term} GROUP BY doc) AS held "
-    "CROSS JOIN passages ON passages.id = held.doc CROSS JOIN kept ON kept.piece = passages.piece AND {whose}"
-)
 _WHOSE = {
     True: "kept.session = (SELECT min(session) FROM kept AS first WHERE first.piece = passages.piece)",
     False: "kept.session = :session",
@@ -35,47 +27,6 @@ _TOTAL = {
     False: "SELECT count(*), sum(size) FROM kept JOIN passages ON passages.piece = kept.piece "
     "WHERE kept.session = :session",
 }
-
-
-class FtsIndex:
-    """The index of words in FTS5."""
-
-    def create(self, connection: Connection) -> None:
-        """Makes the tables of the index."""
-        connection.execute(
-            "CREATE VIRTUAL TABLE words USING fts5 (stems, content = '', columnsize = 0, tokenize = 'ascii')"
-        )
-        connection.execute("CREATE VIRTUAL TABLE places USING fts5vocab (words, instance)")
-        connection.execute(
-            "CREATE TABLE passages (id INTEGER PRIMARY KEY, piece INTEGER NOT NULL, size INTEGER NOT NULL)"
-        )
-        connection.execute("CREATE INDEX passages_by_piece ON passages (piece, size)")
-
-    def add(self, connection: Connection, piece: int, text: str) -> None:
-        """Indexes the text of a piece."""
-        for forms in index_forms(text):
-            (key,) = connection.execute(
-                "INSERT INTO passages (piece, size) VALUES (?, ?) RETURNING id", (piece, len(forms))
-            ).fetchone()
-            connection.execute("INSERT INTO words (rowid, stems) VALUES (?, ?)", (key, " ".join(forms)))
-
-    def remove(self, connection: Connection, piece: int, text: str) -> None:
-        """Takes the words of a piece out of the index."""
-        keys = connection.execute("SELECT id FROM passages WHERE piece = ? ORDER BY id", (piece,)).fetchall()
-        for (key,), forms in zip(keys, index_forms(text), strict=False):
-            connection.execute(
-                "INSERT INTO words (words, rowid, stems) VALUES ('delete', ?, ?)", (key, " ".join(forms))
-            )
-        connection.execute("DELETE FROM passages WHERE piece = ?", (piece,))
-
-    def clear(self, connection: Connection) -> None:
-        """Takes everything out of the index."""
-        connection.execute("INSERT INTO words (words) VALUES ('delete-all')")
-        connection.execute("DELETE FROM passages")
-
-    def of(self, connection: Connection, session: int | None) -> SessionWords:
-        """Returns the words of a session, or of all if the session is None."""
-        return SessionWords(connection, session, _QUERIES)
 
 
 class WordQueries(NamedTuple):
@@ -108,7 +59,7 @@ class SessionWords:
         return self._found("{} = :term", self._queries.stored(stem))
 
     def beginning(self, letters: str) -> Sequence[Posting]:
-        """Returns the passages with stems that begin so, each of them once."""
+        """Returns the passages with a stem that begins with these letters, each passage once."""
         return self._found("{0} >= :term AND {0} < :end", letters)
 
     def _found(self, condition: str, term: str) -> Sequence[Posting]:
@@ -116,6 +67,3 @@ class SessionWords:
         query = self._queries.holding.format(term=where, whose=_WHOSE[self._session is None])
         values = {"term": term, "end": term + _LAST, "session": self._session, "places": SESSION_PLACES}
         return self._connection.execute(query, values).fetchall()
-
-
-_QUERIES = WordQueries(_HOLDING, "term")

@@ -1,4 +1,4 @@
-"""Collects the output that background jobs print after their command line has ended."""
+"""Collects the output that background jobs print while no line runs, so that no job blocks."""
 
 from __future__ import annotations
 
@@ -6,50 +6,80 @@ import os
 import select
 import threading
 
-from ullage.terminal.child import read
+from ullage.terminal.user_terminal import read
 
-_TICK = 250  # milliseconds between two checks whether reading has been stopped
 _MOST_KEPT = 65_536  # most bytes kept between two command lines
 
 
 class BackgroundOutput:
-    """Reads on from terminals and pipes that background jobs write to, so that no job blocks or fails."""
+    """Reads from the terminals and pipes of jobs while it is on, and keeps the end of what they print."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._lock = threading.Lock()
-        self._closed = False
+        self._fds: set[int] = set()
+        self._left: set[int] = set()
+        """Outputs of a bash that has ended: they are closed when its last job has ended."""
+        self._thread: threading.Thread | None = None
+        self._wake: tuple[int, int] | None = None
 
-    def add(self, fd: int) -> None:
-        """Reads a file descriptor to its end, and then closes it."""
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        # Nothing has it open, which is the usual case
-        if any(event & select.POLLHUP for _, event in poll.poll(0)):
-            os.close(fd)
+    def begin(self, fd: int) -> None:
+        """Reads from this output, and from those that were left, until `pause` is called."""
+        self._fds = {fd}
+        self._wake = os.pipe()
+        self._thread = threading.Thread(
+            target=self._read, args=(self._wake[0],), name="ullage-jobs", daemon=True
+        )
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Stops reading."""
+        if self._thread is None or self._wake is None:
             return
-        threading.Thread(target=self._read, args=(fd,), name="ullage-jobs", daemon=True).start()
+        os.close(self._wake[1])
+        self._thread.join()
+        os.close(self._wake[0])
+        self._thread = self._wake = None
+        self._fds = set()
+
+    def leave(self, fd: int) -> None:
+        """Takes over the output of a bash that has ended."""
+        self._left.add(fd)
+
+    def keep(self, data: bytes) -> None:
+        """Adds output that was read elsewhere."""
+        with self._lock:
+            self._kept += data
+            del self._kept[:-_MOST_KEPT]
 
     def printed(self) -> bytes:
-        """Returns the output of background jobs since the last call; only its end if it is long."""
+        """Returns the output since the last call; only its end if it is long."""
         with self._lock:
             data, self._kept = bytes(self._kept), bytearray()
         return data
 
     def close(self) -> None:
-        """Stops reading; a job that still writes to the terminal gets an error."""
-        self._closed = True
+        """Stops reading and closes what is open; a job that still writes to it gets an error."""
+        self.pause()
+        for fd in self._left:
+            os.close(fd)
+        self._left.clear()
 
-    def _read(self, fd: int) -> None:
+    def _read(self, wake: int) -> None:
         poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        while not self._closed:
-            if not poll.poll(_TICK):
-                continue
-            data = read(fd)
-            if not data:
-                break
-            with self._lock:
-                self._kept += data
-                del self._kept[:-_MOST_KEPT]
-        os.close(fd)
+        for fd in (wake, *self._fds, *self._left):
+            poll.register(fd, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            for fd, event in ready.items():
+                if fd == wake:
+                    continue
+                data = read(fd) if event & (select.POLLIN | select.POLLHUP) else b""
+                self.keep(data)
+                if not data:
+                    poll.unregister(fd)
+                    if fd in self._left:
+                        self._left.discard(fd)
+                        os.close(fd)
+            if wake in ready:
+                return

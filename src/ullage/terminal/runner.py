@@ -1,43 +1,48 @@
-"""Runs command lines like the user's own shell, in one state that lasts from line to line.
+"""Runs command lines in one bash that lasts, like the user's own shell.
 
-The state has the directory and its stack, variables (exported or not), functions, aliases, `set -o` and
-`shopt` options, the umask, and `$?`. These do not last: jobs (they go on, but `fg`, `wait` and `$!` do not
-know them), traps, open descriptors (`exec 3>file`), limits (`ulimit`), and the terminal's settings
-(`stty`). Every line begins with the settings of the user's terminal.
+`protocol.py` says how bash gets a line and reports its result. If bash ends, by `exit`, `exec`, a crash or
+`kill -9`, the next bash begins in the last known directory with the exported variables as last known.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
-import tempfile
+import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from ullage.errors import ConfigurationError
-from ullage.terminal import child as terminal
-from ullage.terminal import shell_state as states
+from ullage.terminal import user_terminal
+from ullage.terminal.answers import Answer, ask_variables, ask_words
 from ullage.terminal.background import BackgroundOutput
+from ullage.terminal.bash_process import start_bash
 from ullage.terminal.capture import Capture
+from ullage.terminal.exchange import INTERRUPTED, CommandExchange, OutputFilter
 from ullage.terminal.programs import names_in
+from ullage.terminal.protocol import Report, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Set
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-# the oldest version of bash: `${name@a}`, and quoting in `declare -p` that preserves every byte
-_OLDEST = (4, 4)
-_INTERRUPTED = 130
+    from ullage.terminal.bash_process import BashProcess
+
+_OLDEST = (4, 4)  # the oldest version of bash: `local -`, `${name@a}`
 _NEVER_FIRST = frozenset(("]]", "do", "done", "elif", "else", "esac", "fi", "in", "then", "}"))
 """Keywords that only continue a construct, so they cannot begin a command."""
 _READS_ON = re.compile(r"unexpected (?:end of file|EOF|token `EOF')|here-document .*delimited by end-of-file")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TICK = 20  # milliseconds between two checks of a bash that starts
 _LONGEST_READ = 65_536  # most characters of a text that bash is asked about
+STARTUP_LIMIT = 10.0
+"""Seconds that the user's start-up files have; then bash starts without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,7 @@ class Ran:
 
 
 class Runner:
-    """Runs command lines in bash, and keeps the shell's state from one to the next."""
+    """Runs command lines in bash, which starts with `open` or with the first line."""
 
     def __init__(
         self,
@@ -67,77 +72,98 @@ class Runner:
         cwd: Path,
         environ: Mapping[str, str],
         shell: str = "bash",
+        startup: str | None = None,
+        limit: float = STARTUP_LIMIT,
         most_chars: int = 16_000,
         most_whole: int = 10_000_000,
     ) -> None:
         self._bash, self._known = _found(shell, environ)
-        self._state = states.first(cwd.absolute(), environ)
-        self._status = 0
+        self._cwd = cwd.absolute()
+        self._environ: Mapping[str, str] = dict(environ)
+        self._functions: Set[str] = frozenset()
+        self._aliases: Mapping[str, str] = {}
+        self._startup = None if startup is None else Path(startup).expanduser()
+        self._limit = limit
         self._most_chars = most_chars
         self._most_whole = most_whole
-        self._lingering = BackgroundOutput()
-        self._child: terminal.Child | None = None
+        self._background = BackgroundOutput()
+        self._process: BashProcess | None = None
+        self._settings: user_terminal.Settings | None = None
+        self._starting = threading.RLock()
+        self._completing = threading.Lock()
+        self._line: CommandExchange | None = None
         self._interrupting = threading.Lock()
         self._is_interrupted = False
+        self._is_closed = False
 
     @property
     def cwd(self) -> Path:
         """The directory in which the commands so far have left the shell."""
-        return self._state.cwd
+        return self._cwd
 
     @property
     def environ(self) -> Mapping[str, str]:
         """The exported variables as the commands so far have left them."""
-        return self._state.environ
+        return self._environ
 
     @property
     def names(self) -> Set[str]:
         """The names that bash itself knows: keywords, builtins, and the aliases and functions so far."""
-        return self._known | self._state.names
+        return self._known | self._functions | self._aliases.keys()
+
+    @property
+    def shadows(self) -> Mapping[str, str | None]:
+        """The names that bash runs instead of a program: an alias has its text, and a function has None."""
+        return {**dict.fromkeys(self._functions), **self._aliases}
+
+    def open(self) -> None:
+        """Starts bash and waits until it is ready; does nothing if it runs. Any thread can call this."""
+        with self._starting:
+            if self._process is not None and self._process.ended() is not None:
+                self._drop(self._process)
+            if self._process is None and not self._is_closed:
+                self._start()
 
     def run(self, line: str, *, show: bool = True) -> Ran:
-        """Runs a line to its end; with `show` and a terminal on both sides, with keyboard and screen.
+        """Runs a line to its end; with `show`, its output is written to stdout as it comes.
 
-        Otherwise its input is empty. With `show`, its output is written to stdout as it comes.
+        If bash has a terminal, the line has the keyboard and the screen. Otherwise its input is empty.
         """
         self._is_interrupted = False
-        on_terminal = show and terminal.has_terminal()
+        write = user_terminal.show if show else _nothing
         capture = Capture(most_chars=self._most_chars, most_whole=self._most_whole)
-        write = terminal.show if show else _nothing
-        write(self._lingering.printed())
 
         def take(data: bytes) -> None:
             write(data)
             capture.feed(data)
 
+        self.open()
+        self._background.pause()
+        write(self._background.printed())
         if (lost := self._leave_lost_directory()) is not None:
-            take(f"ullage: {lost} no longer exists; the folder is now {self.cwd}\n".encode())
+            take(f"ullage: {lost} no longer exists; the folder is now {self._cwd}\n".encode())
         began = time.monotonic()
-        child, status = self._run(line, take, on_terminal=on_terminal)
-        if on_terminal:
-            if capture.plain.moved:
-                terminal.calm(alternate=capture.plain.alternate)
-            if capture.plain.column:
-                terminal.show(b"\n")
+        done = self._exchange(line, take)
         seconds = time.monotonic() - began
+        status = done.status
+        self._end(done, capture, take, write)
         output, whole = capture.text()
-        self._status = status
         return Ran(
             line=line,
             status=status,
             output=output,
             whole=whole,
             seconds=seconds,
-            interrupted=status == _INTERRUPTED or (child.pressed and status != 0),
-            typed=child.typed,
+            interrupted=status == INTERRUPTED or (done.pressed and status != 0),
+            typed=done.typed,
         )
 
     def interrupt(self) -> None:
         """Sends Ctrl-C to the line that runs or is being started, if any; for use by other threads."""
         with self._interrupting:
             self._is_interrupted = True
-            if self._child is not None:
-                self._child.interrupt()
+            if self._line is not None:
+                self._line.interrupt()
 
     def resolves(self, word: str) -> bool:
         """Returns True if bash finds a command with this name: keyword, builtin, alias, function or file."""
@@ -167,71 +193,172 @@ class Runner:
             return True
         checked = subprocess.run(  # noqa: S603 - bash only parses it
             [self._bash, "--norc", "--noprofile", "-n", "-O", "extglob"],
-            input=states.encoded(text) + b"\n",
+            input=encoded(text) + b"\n",
             capture_output=True,
             env={"LC_ALL": "C"},
             check=False,
         )
         return _READS_ON.search(checked.stderr.decode("utf-8", "replace")) is not None
 
+    def complete(self, line: str, words: Sequence[str]) -> tuple[Answer, str]:
+        """Returns what bash offers for the last word of a command, and the part of it to be replaced."""
+        with self._completing:
+            process = self._process
+            return (Answer(), "") if process is None else ask_words(process, line, words)
+
+    def variables(self, prefix: str) -> Sequence[str]:
+        """Returns the names of the variables in bash that begin with a text."""
+        with self._completing:
+            process = self._process
+            texts = () if process is None else ask_variables(process, prefix).texts
+        return [each for each in texts if not each.startswith("__ullage")]
+
     def close(self) -> None:
-        """Stops reading from background jobs; they go on without a terminal."""
-        self._lingering.close()
+        """Ends bash; background jobs go on without a terminal."""
+        self._is_closed = True
+        with self._starting:
+            self._background.pause()
+            if self._process is not None:
+                self._process.leave()
+                self._background.leave(self._process.output)
+                self._process = None
+            self._background.close()
 
-    def _run(
-        self, line: str, take: Callable[[bytes], None], *, on_terminal: bool
-    ) -> tuple[terminal.Child, int]:
-        with tempfile.TemporaryFile(buffering=0) as given, _handing_back() as (back, to):
-            text = states.taken_up(self._state, line, status=self._status, fd=given.fileno(), to=to)
-            given.write(text)
-            given.seek(0)
-            try:
-                child, status = terminal.run(
-                    self._bash,
-                    states.INNER.format(fd=given.fileno()),
-                    fd=given.fileno(),
-                    environ=self._state.inherited or {},
-                    on_terminal=on_terminal,
-                    take=take,
-                    started=self._started,
-                )
-            finally:
-                self._child = None
-            self._lingering.add(child.output)
-            back.seek(0)
-            self._state = states.handed_back(back.read(), self._state)
-        return child, status
+    # Lines ------------------------------------------------------------------------------------------
 
-    def _started(self, child: terminal.Child) -> None:
+    def _exchange(self, line: str, take: Callable[[bytes], None]) -> CommandExchange:
+        if self._process is None:
+            raise InterruptedError("the shell is closed: no command can run")
+        done = CommandExchange(self._process, line, take)
         with self._interrupting:
-            self._child = child
-            if self._is_interrupted:
-                child.interrupt()
+            self._line = done
+            done.pressed = self._is_interrupted
+        try:
+            done.run()
+        finally:
+            self._line = None
+        if done.report is not None:
+            self._learn(done.report)
+        return done
+
+    def _end(
+        self,
+        done: CommandExchange,
+        capture: Capture,
+        take: Callable[[bytes], None],
+        write: Callable[[bytes], None],
+    ) -> None:
+        """Puts the terminal in order, tells what bash has to say, and goes on reading from jobs."""
+        process = done.bash
+        shows = process.on_terminal and write is user_terminal.show
+        if shows and capture.plain.moved:
+            user_terminal.calm(alternate=capture.plain.alternate)
+        status = process.ended()
+        if capture.plain.column and (shows or status is not None):
+            (write if status is None else take)(b"\n")
+        self._background.keep(done.late)
+        if status is not None:
+            self._drop(process)
+            self.open()
+            take(f"ullage: bash has ended (status {status}); a new one runs in {self._cwd}\n".encode())
+            return
+        if process.on_terminal:
+            self._settings = user_terminal.restore_lines(process.inside, self._settings)
+        for text in (process.stray(), process.notes.notices()):
+            write(text + b"\n" if _leaves_line_open(text) else text)
+        self._background.begin(process.output)
+
+    def _learn(self, report: Report) -> None:
+        self._cwd = report.cwd or self._cwd
+        self._functions, self._aliases = report.functions, report.aliases
+        odd = {name: value for name, value in self._environ.items() if not _NAME.fullmatch(name)}
+        self._environ = {**odd, **report.environ}
+
+    # Bash -------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Starts a bash with the user's files; without them if they end it or do not end in time."""
+        there = self._nearest()
+        bashrc = Path(self._environ.get("HOME", Path.home())) / ".bashrc"
+        files = tuple(
+            str(each) if each is not None and each.is_file() else "" for each in (bashrc, self._startup)
+        )
+        why = self._started(there, (files[0], files[1]))
+        if why and not self._is_closed:
+            failed = self._started(there, None)
+            if failed:
+                raise ConfigurationError(f"bash does not start ({failed}): check {self._bash}")
+            self._background.keep(
+                f"ullage: bash runs without your start-up files, because {why}\r\n".encode()
+            )
+        if self._startup is not None and not files[1]:
+            self._background.keep(f"ullage: there is no file {self._startup} (shell.startup)\r\n".encode())
+        if self._process is not None:
+            self._settings = user_terminal.restore_lines(self._process.inside, None)
+            self._background.begin(self._process.output)
+
+    def _started(self, there: Path, files: tuple[str, str] | None) -> str:
+        """Starts a bash and waits for its first report; returns the reason if none comes, otherwise empty."""
+        process = start_bash(
+            self._bash,
+            cwd=there,
+            environ={**self._environ, "PWD": str(there)},
+            on_terminal=user_terminal.has_terminal(),
+            files=files,
+            own=_own_folder(),
+        )
+        output = OutputFilter(self._background.keep, process.issued)
+        end = time.monotonic() + self._limit
+        while process.ended() is None and time.monotonic() < end and not self._is_closed:
+            output.feed(user_terminal.read(process.output))
+            for event in process.events(within=_TICK):
+                if isinstance(event, Report):
+                    output.feed(user_terminal.read(process.output))
+                    self._background.keep(output.end())
+                    process.notes.notices()  # bash says that it has no job control, which is no news
+                    self._process = process
+                    self._learn(event)
+                    return ""
+        output.feed(user_terminal.read(process.output, within=_TICK))
+        self._background.keep(output.end())
+        status = process.ended()
+        process.kill()
+        os.close(process.output)
+        if status is not None:
+            return f"they ended it (status {status})"
+        return f"they did not end within {self._limit:g} seconds"
+
+    def _nearest(self) -> Path:
+        """Returns the directory, or the nearest one above it that exists."""
+        return next((each for each in (self._cwd, *self._cwd.parents) if each.is_dir()), Path("/"))
 
     def _leave_lost_directory(self) -> Path | None:
         """Goes up from a directory that no longer exists; returns the lost directory, or None."""
-        lost = self.cwd
-        if lost.is_dir():
+        lost, there = self._cwd, self._nearest()
+        if there == lost:
             return None
-        there = next((parent for parent in lost.parents if parent.is_dir()), Path("/"))
-        self._state = states.moved(self._state, there)
+        self._exchange(f"\\builtin cd -- {shlex.quote(str(there))}", _nothing)
         return lost
 
+    def _drop(self, process: BashProcess) -> None:
+        """Forgets a bash that has ended; its background jobs may still print."""
+        self._background.pause()
+        process.kill()
+        self._background.leave(process.output)
+        self._process = None
 
-@contextlib.contextmanager
-def _handing_back() -> Iterator[tuple[IO[bytes], Path]]:
-    """Yields a private file for the state that bash hands back, and the path by which bash opens it.
 
-    With /proc, the file has no name and the path leads through this process, so nothing of the state stays
-    behind if this process is killed. Without /proc, it is a named file of mode 0600.
-    """
-    with tempfile.TemporaryFile(buffering=0) as unnamed:
-        path = Path(f"/proc/{os.getpid()}/fd/{unnamed.fileno()}")
-        if path.exists():
-            yield unnamed, path
-            return
-    with tempfile.NamedTemporaryFile(prefix="ullage-", buffering=0) as named:
-        yield named, Path(named.name)
+def _leaves_line_open(text: bytes) -> bool:
+    """Returns True if a text ends in the middle of a line; a title of the window is on no line."""
+    capture = Capture(most_chars=len(text), most_whole=len(text))
+    capture.feed(text)
+    return capture.plain.column > 0
+
+
+def _own_folder() -> str:
+    """Returns the folder of the program `ullage`; empty if it cannot be found."""
+    places = (Path(sys.argv[0]).parent, Path(sys.executable).parent)
+    return next((str(each.absolute()) for each in places if _is_program(each / "ullage")), "")
 
 
 def _found(shell: str, environ: Mapping[str, str]) -> tuple[str, frozenset[str]]:

@@ -1,11 +1,9 @@
 """Type-ahead: keys that the command did not read go to the next prompt, as in every shell.
 
-A pseudo-terminal keeps the keys that no program has read, and gives them to the next program that opens it.
-In two cases they are left there or dropped:
-- Keys typed without echo, as in a password prompt or an editor, may be a secret. Later keys count again only
-  when the program has read all of these.
-- A background job whose input is the terminal may still read them.
-The kernel itself drops the keys that a program flushes (as sudo does) or an interrupt discards.
+A pseudo-terminal keeps the keys that no program has read, and would give them to the next program.
+Keys typed without echo, as in a password prompt or an editor, may be a secret and are dropped. Later keys
+count again only when the program has read all of these. The kernel itself drops the keys that a program
+flushes (as sudo does) or an interrupt discards.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import re
 import select
 import struct
 import termios
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,11 +63,10 @@ class TypeAhead:
         if not (self._given or self.waiting):
             return ""
         with contextlib.suppress(OSError, termios.error):  # gone, or in exclusive use by a program
-            if self._hidden or not termios.tcgetattr(master)[3] & termios.ECHO:
-                return ""
-            if not _is_hung_up(master) and _is_an_input(self._name):
-                return ""
+            secret = self._hidden or not termios.tcgetattr(master)[3] & termios.ECHO
             unread = self._taken() + bytes(self.waiting)
+            if secret:
+                return ""
             text = unread.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
             return _NO_TEXT.sub("", text)
         return ""
@@ -103,23 +99,3 @@ class TypeAhead:
             yield fd
         finally:
             os.close(fd)
-
-
-def _is_hung_up(master: int) -> bool:
-    """Returns True if no program has the other side open."""
-    poll = select.poll()
-    poll.register(master, select.POLLIN)
-    return any(event & select.POLLHUP for _, event in poll.poll(0))
-
-
-def _is_an_input(terminal: str) -> bool:
-    """Returns True if a process of ours has this terminal as its standard input, or if this is unknown."""
-    inputs = list(Path("/proc").glob("[0-9]*/fd/0"))
-    return not inputs or any(_target(each) == terminal for each in inputs)
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:  # another user's process, or one that has ended
-        return ""

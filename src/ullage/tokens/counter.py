@@ -14,8 +14,7 @@ from ullage.errors import ConfigurationError
 from ullage.intake import kind_of
 from ullage.messages import CHARGED, RESULT_ROLES, arguments_text, calls_of
 from ullage.target import Target, target_of
-from ullage.tokens.calls import wrapped
-from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts
+from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts, wrapped
 from ullage.tokens.families import family_of
 from ullage.tokens.measures import Measures, measures_of, remembered
 from ullage.tokens.media import beside_content, part_cost

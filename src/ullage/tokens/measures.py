@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ullage.errors import ConfigurationError
-from ullage.tokens.calls import arguments_in, compact, quoted
 from ullage.tokens.ceilings import BOUNDS
+from ullage.tokens.definitions import arguments_in, compact, quoted
 from ullage.tokens.vocabularies import vocabulary
 
 if TYPE_CHECKING:
@@ -28,6 +28,15 @@ Measure = Callable[[str], int]
 """Takes a text and returns its tokens."""
 GENERATION = 100_000
 """Results in one generation, enough for a history of 20,000 messages with all calls."""
+
+PARTS = 10_000
+"""Counts of parts in one generation."""
+PART_CHARS = 1_000
+"""Fewest characters of a part. A shorter text is counted as a whole."""
+_QUOTED_LINE = "\n> "
+LINEWISE = frozenset({"o200k", "gpt-oss", "cl100k", "llama3", "qwen2", "qwen3"})
+"""Vocabularies in which no token reaches from the end of one line into a quoted line. So the tokens of a text
+are the sum of the tokens of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,30 @@ def _vocabulary_measures(name: str, bound: str) -> Measures:
 
 @functools.cache
 def _vocabulary_measure(name: str) -> Measure:
-    return remembered(lambda text: vocabulary(name).count(text))
+    def count(text: str) -> int:
+        return vocabulary(name).count(text)
+
+    if name not in LINEWISE:
+        return remembered(count)
+    count_part = remembered(count, PARTS)
+
+    def count_parts(text: str) -> int:
+        parts = quoted_parts(text)
+        return count(text) if len(parts) == 1 else sum(map(count_part, parts))
+
+    # A digest grows at its end, line by line: only the last part of it is new.
+    return remembered(count_parts)
+
+
+def quoted_parts(text: str) -> list[str]:
+    """Returns the text in parts of at least PART_CHARS; each part but the first begins with a quoted line."""
+    parts: list[str] = []
+    start, end = 0, text.find(_QUOTED_LINE, PART_CHARS)
+    while end >= 0:
+        parts.append(text[start : end + 1])
+        start = end + 1
+        end = text.find(_QUOTED_LINE, start + PART_CHARS)
+    return [*parts, text[start:]] if parts else [text]
 
 
 def _measures(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ullage.turn.call import Settled
+from ullage.turn.call import SHORT_ANSWER, AnswerShortened, Settled
 from ullage.turn.client import Client, TurnEvent
 
-__all__ = ["Client", "Settled", "TurnEvent"]
+__all__ = ["SHORT_ANSWER", "AnswerShortened", "Client", "Settled", "TurnEvent"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ullage.broker.events import Event, Finished, Reasoning, Text, ToolCall, Used
+from ullage.broker.events import Event, Finished, Reasoning, Retrying, Text, ToolCall, Used
 from ullage.errors import NotBooked, NotSaved, StoreError, StreamBroken, UllageError
-from ullage.turn.plausibility import OwnCount, believable
+from ullage.turn.counts import OwnCount, believable
 from ullage.usage import entry_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,20 @@ class Settled:
     warnings: tuple[Crossed, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerShortened:
+    """A cap has no room for the longest answer, so the model is asked for a shorter one."""
+
+    tokens: int
+    """The most tokens of the answer."""
+
+
+LEAST_ANSWER = 128
+"""Tokens of the shortest answer that is worth asking for. If a cap leaves less, the call is refused."""
+SHORT_ANSWER = 1_000
+"""The user is told if a cap limits an answer to fewer tokens."""
+
+
 @dataclass(slots=True)
 class Call:
     """One request under way: its reservation, and the part of the answer that has arrived."""
@@ -54,8 +68,10 @@ class Call:
     """The name of the model on the bill."""
     category: str
     longest: int | None
-    """The most tokens of an answer; None if it is unknown."""
+    """The most tokens of an answer; None if it is unknown. A cap may lower it."""
     local: bool
+    is_shortened: bool = False
+    """True if a cap has lowered `longest`."""
     begun: bool = False
     _reservation: Reservation = field(init=False)
     _text: list[str] = field(default_factory=list)
@@ -74,17 +90,22 @@ class Call:
     _is_booked: bool = True
 
     def __post_init__(self) -> None:
+        prompt = self.fitted.count.ceiling
         self._reservation = self.ledger.reserve(
             self.name,
-            self.fitted.count.ceiling,
+            prompt,
             self.longest,
+            least_output=LEAST_ANSWER,
             category=self.category,
             local=self.local,
         )
+        granted = self._reservation.tokens - prompt
+        if self.longest is not None and granted < self.longest:
+            self.longest, self.is_shortened = granted, True
 
     def hear(self, event: Event) -> None:
         """Notes the content of an event."""
-        self.begun = True
+        self.begun = self.begun or not isinstance(event, Retrying)
         if isinstance(event, Text):
             self._text.append(event.text)
         elif isinstance(event, Reasoning):

@@ -10,7 +10,8 @@ what happened. While another process locks the store, the event loop goes on, an
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,11 +27,11 @@ from ullage.errors import (
 from ullage.models import model_info
 from ullage.patience import GRACE, limit_waiting, patiently, to_the_end
 from ullage.tokens import Count
-from ullage.turn.call import Call, Settled
+from ullage.turn.call import AnswerShortened, Call, Settled
 from ullage.turn.counts import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from typing import Any
 
     from ullage.broker.protocol import Provider
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 SMALLER = 0.9
 """The share of a refused request that is sent again, if the provider states no limit."""
 
-TurnEvent: TypeAlias = Event | Settled
+TurnEvent: TypeAlias = Event | Settled | AnswerShortened
 
 
 class Client:
@@ -79,8 +80,14 @@ class Client:
         category: str = MAIN,
         system_prompt_override: str | None = None,
         compress: Compress | None = None,
+        max_output: int | None = None,
+        tell_retries: bool = False,
     ) -> AsyncIterator[TurnEvent]:
         """Runs one turn: sends the request, yields the events of the answer, and appends the answer.
+
+        `max_output` lowers the longest answer for this turn. If a cap has no room for the longest answer, the
+        first event is an AnswerShortened, and the model is asked for an answer that fits the cap. With
+        `tell_retries`, a Retrying comes before each further try.
 
         If the provider finds the request too long, calibration learns from it, and the request is fitted
         again once. If the store cannot take the answer or its cost, NotSaved is raised after the last event.
@@ -89,9 +96,14 @@ class Client:
         refused, limit = False, None
         while True:
             fitted = await self.counts.fit(context, system_prompt_override, compress, limit)
-            call = await patiently(partial(self._call, context, fitted, category))
+            call = await patiently(partial(self._call, context, fitted, category, max_output))
+            asked = call.longest if call.is_shortened else _lower(self.max_output, max_output)
+            if call.is_shortened and call.longest is not None:
+                with _withdrawn_if_stopped(call):
+                    yield AnswerShortened(call.longest)
             try:
-                async with aclosing(self.provider.stream(self._ask(context, fitted))) as events:  # type: ignore[type-var]
+                ask = replace(self._ask(context, fitted, asked), tell_retries=tell_retries)
+                async with aclosing(self.provider.stream(ask)) as events:  # type: ignore[type-var]
                     async for event in events:
                         call.hear(event)
                         yield event
@@ -144,7 +156,7 @@ class Client:
             context.lower_limit(room)
         return min(context.limit, factor.ceiling(int(fitted.estimate.ceiling * SMALLER)))
 
-    def _call(self, context: Context, fitted: Fitted[Any], category: str) -> Call:
+    def _call(self, context: Context, fitted: Fitted[Any], category: str, most: int | None) -> Call:
         """Returns the call, with its worst case reserved."""
         return Call(
             context=context,
@@ -153,15 +165,30 @@ class Client:
             counts=self.counts,
             name=self.name,
             category=category,
-            longest=self.longest_answer(context),
+            longest=_lower(self.longest_answer(context), most),
             local=self.local,
         )
 
-    def _ask(self, context: Context, fitted: Fitted[Any]) -> Ask:
+    def _ask(self, context: Context, fitted: Fitted[Any], most: int | None = None) -> Ask:
         return Ask(
             messages=tuple(fitted.messages),
             tools=tuple(context.bounds.tools or ()),
-            max_output=self.max_output,
+            max_output=self.max_output if most is None else most,
             window=context.bounds.window,
             options=self.options,
         )
+
+
+@contextmanager
+def _withdrawn_if_stopped(call: Call) -> Iterator[None]:
+    """Withdraws the call if the caller stops before anything was sent."""
+    try:
+        yield
+    except BaseException:
+        call.withdraw()
+        raise
+
+
+def _lower(first: int | None, second: int | None) -> int | None:
+    """Returns the lower of two limits; None stands for no limit."""
+    return min((each for each in (first, second) if each is not None), default=None)

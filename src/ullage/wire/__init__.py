@@ -62,7 +62,9 @@ def write(request: Request, api: ApiName) -> dict[str, Any]:
 
 def usage_counts(reported: Any, api: ApiName) -> dict[str, int] | None:
     """Returns the figures in a usage object of this API; None if there is none. Never raises."""
-    if not isinstance(reported, Mapping) or api not in MODULES:
+    if (
+        not isinstance(reported, (dict, Mapping)) or api not in MODULES
+    ):  # most are dicts, which is seen at once
         return None
     return api_of(api).usage_counts(reported)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ullage.wire.anthropic_patch import patch
 from ullage.wire.anthropic_reader import read, read_turns
-from ullage.wire.anthropic_writer import write
+from ullage.wire.anthropic_writer import patch, write
 from ullage.wire.api import Api
 
 if TYPE_CHECKING:

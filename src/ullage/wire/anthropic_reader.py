@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.wire import conversion
 from ullage.wire.calls import assistant, call, function_tool, named_function, schema_format
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.origin import Origin
+from ullage.wire.original import BodyOrigin
 from ullage.wire.parts import data_url, image_part, own_block, text_part
 from ullage.wire.request import Request
 from ullage.wire.turns import APART, marked
@@ -61,19 +61,22 @@ def _by_turn(turns: BodyField) -> Iterator[list[Object]]:
         yield [message for message, _ in group]
 
 
-def read_turns(turns: BodyField, start: int = 0) -> Iterator[tuple[Object, Origin]]:
+def read_turns(turns: BodyField, start: int = 0) -> Iterator[tuple[Object, BodyOrigin]]:
     """Reads the turns from `start` on into messages."""
     for index, turn in enumerate(turns.each(start), start):
         role = turn.get("role").text()
         content = turn.get("content")
         more = without(turn.object(), "role", "content", "tool_calls", "tool_call_id", APART)
         if role == "assistant":
-            yield _assistant(content, more), Origin((index,))
+            yield _assistant(content, more), BodyOrigin((index,))
         elif role in ("user", "system"):
             for message, blocks in _user(role, content, more):
                 # Clients put reminders beside results and after them. They belong to the step.
                 beside = blocks is not None and message["role"] == "user"
-                yield message, Origin((index,), blocks, joins=beside or (role == "system" and index > 0))
+                yield (
+                    message,
+                    BodyOrigin((index,), blocks, joins=beside or (role == "system" and index > 0)),
+                )
         else:
             raise turn.at("role").wrong(f"unknown role {role!r}; use user or assistant")
 

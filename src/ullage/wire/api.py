@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ullage.messages import Message
     from ullage.wire.fields import BodyField, Object
-    from ullage.wire.origin import Kept, Origin
+    from ullage.wire.original import BodyOrigin, Kept
     from ullage.wire.request import Request
 
 Sum: TypeAlias = tuple[tuple[str, ...], ...]
@@ -64,7 +64,7 @@ class Api:
     """The members of a body, if the API refuses all others, as endpoints do that only count."""
     history: str = ""
     """The member of a body that holds the list of its items; empty if `patch` is None."""
-    read_items: Callable[[BodyField, int], Iterator[tuple[Message, Origin]]] | None = None
+    read_items: Callable[[BodyField, int], Iterator[tuple[Message, BodyOrigin]]] | None = None
     """Reads the items of that list from this position on."""
     patch: Callable[[Object, Sequence[Kept]], Object] | None = None
     """Writes a body again with other messages, and leaves all that did not change as it is. None if a changed
@@ -79,35 +79,36 @@ class Api:
         A figure that is missing, not a whole number or impossible is left out of the sum. `ullage.usage`
         checks that parts are not larger than their totals.
         """
-        sums = {name: _summed(reported, places) for name, places in self.usage.items()}
-        return {name: count for name, count in sums.items() if count is not None} or None
-
-
-def _summed(usage: Mapping[str, Any], places: Sum) -> int | None:
-    """Returns the sum of the counts that are present; None if all are missing."""
-    parts = [part for group in places if (part := _first(usage, group)) is not None]
-    return sum(parts) if parts else None
+        counts: dict[str, int] = {}
+        for name, groups in self.usage.items():
+            for group in groups:
+                if (count := _first(reported, group)) is not None:
+                    counts[name] = counts.get(name, 0) + count
+        return counts or None
 
 
 _OBJECT = (dict, Mapping)
 """A dict is recognised at once; only other mappings need the slower check."""
 
 
-@cache
-def _steps(place: str) -> tuple[str, ...]:
-    return tuple(place.split("."))
-
-
 def _first(usage: Mapping[str, Any], group: tuple[str, ...]) -> int | None:
+    """Returns the first count at one of these places; None if none has one."""
     for place in group:
-        value: Any = usage
-        for step in _steps(place):
-            value = value.get(step) if isinstance(value, _OBJECT) else None
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+        value = usage.get(place) if "." not in place else _inner(usage, place)
+        if value is None or value.__class__ is bool or not isinstance(value, int | float):
+            continue
+        if 0 <= value <= MOST_TOKENS:
             count = int(value)  # Cohere and Bedrock write whole numbers as 28.0
             if count == value:
                 return count
     return None
+
+
+def _inner(value: Any, place: str) -> Any:
+    """Returns the value at a place with a dot in its name; None if there is none."""
+    for step in place.split("."):
+        value = value.get(step) if isinstance(value, _OBJECT) else None
+    return value
 
 
 MODULES: Mapping[ApiName, str] = {

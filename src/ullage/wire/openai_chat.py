@@ -13,7 +13,7 @@ from ullage.wire import conversion
 from ullage.wire.api import Api
 from ullage.wire.calls import MADE, Ids, chosen_name, named_function
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.origin import Origin, patched_content
+from ullage.wire.original import BodyOrigin, patched_content
 from ullage.wire.parts import folded, listed, text_part
 from ullage.wire.request import Request
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ullage.messages import Message, Tool
     from ullage.wire.api import Sum
-    from ullage.wire.origin import Kept
+    from ullage.wire.original import Kept
 
 OLDER = f"{MADE}_older"
 """Prefix of the ids that are made for calls by the older `function_call`."""
@@ -59,12 +59,12 @@ def read(body: BodyField) -> Request:
     )
 
 
-def read_messages(place: BodyField, start: int = 0) -> Iterator[tuple[Message, Origin]]:
+def read_messages(place: BodyField, start: int = 0) -> Iterator[tuple[Message, BodyOrigin]]:
     """Reads the messages from `start` on, each with its position."""
     ids = Ids()
     for index, message in enumerate(place.each(start), start):
         ids.begin(index)
-        yield read_message(message, ids), Origin((index,))
+        yield read_message(message, ids), BodyOrigin((index,))
 
 
 def read_message(place: BodyField, ids: Ids) -> Message:

@@ -13,7 +13,7 @@ from ullage.wire import conversion
 from ullage.wire.api import HISTORIES
 from ullage.wire.calls import call, function_tool, named_function
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.origin import Origin
+from ullage.wire.original import BodyOrigin
 from ullage.wire.parts import image_part, own_block, text_part
 from ullage.wire.request import Request
 
@@ -103,7 +103,7 @@ class _Turn:
         self.parts += parts
 
 
-def read_items(place: BodyField, start: int = 0) -> Iterator[tuple[Object, Origin]]:
+def read_items(place: BodyField, start: int = 0) -> Iterator[tuple[Object, BodyOrigin]]:
     """Reads the items from `start` on into messages."""
     turn: _Turn | None = None
     first = start  # the first item of the assistant's turn
@@ -113,19 +113,19 @@ def read_items(place: BodyField, start: int = 0) -> Iterator[tuple[Object, Origi
         stands_alone = side is None or kind in HISTORIES
         is_over = stands_alone or (turn is not None and turn.spoken and not turn.calls and side != "call")
         if turn is not None and is_over:
-            yield turn.message(), Origin(tuple(range(first, index)))
+            yield turn.message(), BodyOrigin(tuple(range(first, index)))
             turn = None
         if side is None:  # not the assistant's
-            yield _other_message(item, kind), Origin((index,))
+            yield _other_message(item, kind), BodyOrigin((index,))
             continue
         if stands_alone:
-            yield {"role": "assistant", "content": [own_block(item)]}, Origin((index,))
+            yield {"role": "assistant", "content": [own_block(item)]}, BodyOrigin((index,))
             continue
         if turn is None:
             turn, first = _Turn(), index
         _add_item(turn, item, kind, side)
     if turn is not None:
-        yield turn.message(), Origin(tuple(range(first, len(place.value))))
+        yield turn.message(), BodyOrigin(tuple(range(first, len(place.value))))
 
 
 def _role_in_turn(item: BodyField, kind: str) -> str | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ullage.messages import Message, Tool
-    from ullage.wire.origin import Kept
+    from ullage.wire.original import Kept
     from ullage.wire.request import Request
 
 

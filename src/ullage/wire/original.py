@@ -1,9 +1,13 @@
 """Sends again what a request did not change, exactly as it is in the body that the request was read from.
 
-A reader accepts several spellings of one thing: null or absent, a string or a list of one text, camelCase or
-snake_case. A writer uses one of them. So three versions of a body are compared: the original, the original as
-the writer writes it, and the changed request as the writer writes it. If the last two are equal somewhere,
-nothing was changed there, and the original is sent.
+A body that is only fitted is patched. `Api.read_items` reads the list of its items into messages, each with
+its `BodyOrigin`. After fitting, `Api.patch` writes the body again, and an item whose messages did not
+change is the very object that was given.
+
+A body that is written anew is restored. A reader accepts several spellings of one thing: null or absent, a
+string or a list of one text, camelCase or snake_case. A writer uses one of them. So three versions of a body
+are compared: the original, the original as the writer writes it, and the changed request as the writer writes
+it. If the last two are equal somewhere, nothing was changed there, and the original is sent.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ullage.wire.parts import text_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ullage.messages import Message
     from ullage.wire.fields import Object
 
 KINDS = ("type", "role")
@@ -127,3 +134,42 @@ def _equal(before: Sequence[Any], written: Sequence[Any]) -> list[Pair]:
 
 def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
+
+
+class BodyOrigin(NamedTuple):
+    """The part of a body that a message was read from."""
+
+    items: tuple[int, ...]
+    """Positions in the list of items; empty for a system prompt beside the list."""
+    blocks: tuple[int, ...] | None = None
+    """Positions in the content of the only item, if other messages were read from that item as well."""
+    joins: bool = False
+    """True for words of the system or the user that stay or go with the message before them."""
+
+
+class Kept(NamedTuple):
+    """A message of a fitted request."""
+
+    message: Message
+    before: Message | None
+    """The message as it was read: the same object if it did not change, None if fitting made the message."""
+    origin: BodyOrigin | None
+    """None if fitting made the message."""
+
+    @property
+    def is_same(self) -> bool:
+        """True if the message did not change."""
+        return self.message is self.before
+
+
+def patched_content(kept: Kept, given: Any) -> Any:
+    """Returns the content of a message in the body's own blocks, of which `given` are those that were read.
+
+    A client may have moved cache marks since the message was read, so blocks come from the body of today.
+    """
+    after = kept.message["content"]
+    if isinstance(after, str):
+        return after if given is None or isinstance(given, str) else [text_part(after)]
+    before: Sequence[Any] = () if kept.before is None else kept.before["content"]
+    position = {id(part): index for index, part in enumerate(before)}
+    return [given[position[id(part)]] if id(part) in position else text_part(part["text"]) for part in after]

@@ -130,6 +130,7 @@ class Page:
             "has_login": visitor is not NEIGHBOUR,
             "reasons": REASONS,
             "money": money,
+            "running": activity.running.view()._asdict(),
             **activity.everything()._asdict(),
         }
         await _send_json(connection, dump(state))
@@ -160,7 +161,7 @@ class Page:
         if request.method == "HEAD":
             await relay.whole(send, 200, headers, b"")
             return
-        async with relay.stopped_with_client(receive):
+        async with relay.ClientWatch(receive):
             with self._activity.watched() as is_new:
                 await relay.start(send, 200, headers)
                 # If the store fails, the browser asks for the state, and that answer says what is wrong.
@@ -170,6 +171,7 @@ class Page:
 
     async def _stream(self, send: Send, visitor: Visitor, after: int, is_new: asyncio.Event) -> None:
         sent: MoneyView | None = None
+        running = -1
         while not self._activity.is_closed and await self._logins.is_valid(visitor):
             is_new.clear()
             news = self._activity.news(after)
@@ -178,6 +180,9 @@ class Page:
                 return
             parts = [event("news", news._asdict(), news.number)] if news.number > after else []
             after = news.number
+            if running != self._activity.running.changes:
+                running = self._activity.running.changes
+                parts.append(event("running", self._activity.running.view()._asdict()))
             money = await self._read_money()
             if money is not sent:
                 parts.append(event("money", money))

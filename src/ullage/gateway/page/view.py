@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REASONS: Mapping[str, str] = {
-    "cap": "old tool output that was too long: its head and tail stay",
-    "age": "tool output of a step long ago: a placeholder stands in its place",
-    "errors": "long error output: its error lines stay",
-    "placeholder": "older tool output: a placeholder stands in its place",
-    "cut": "newest output, larger than the room: its middle is cut",
-    "evict": "older exchange: it left the request, and the digest quotes it",
-    "documents": "files in one older message: the head and tail of each stay",
-    "steps": "old step of a long loop: it left the request, and the digest quotes it",
-    "previous": "output before the newest one: its middle is cut",
+
+class Reason(NamedTuple):
+    """The words for a kind of change."""
+
+    label: str
+    """A few words for the list of requests."""
+    text: str
+
+
+REASONS: Mapping[str, Reason] = {
+    "cap": Reason("output shortened", "old tool output that was too long: its head and tail stay"),
+    "age": Reason("old output replaced", "tool output of a step long ago: a placeholder stands in its place"),
+    "errors": Reason("errors kept", "long error output: its error lines stay"),
+    "placeholder": Reason("output replaced", "older tool output: a placeholder stands in its place"),
+    "cut": Reason("newest output shortened", "newest output, larger than the room: its middle is cut"),
+    "evict": Reason("exchange taken out", "older exchange: it left the request, and the digest quotes it"),
+    "documents": Reason("files shortened", "files in one older message: the head and tail of each stay"),
+    "steps": Reason(
+        "step taken out", "old step of a long loop: it left the request, and the digest quotes it"
+    ),
+    "previous": Reason("earlier output shortened", "output before the newest one: its middle is cut"),
 }
-"""Kind of a change, or a pass of the gateway's own → the reason, for people."""
+"""Kind of a change, or a pass of the gateway's own → its words."""
 
 
 def dump(value: Any) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ullage.safety.rules import table
 from ullage.safety.wrappers import ASSIGNMENT
+from ullage.shell.completion import bash
 from ullage.shell.completion.paths import is_any, is_folder, is_runnable, paths, programs
 
 if TYPE_CHECKING:
@@ -95,18 +97,31 @@ def _take(command: _Command, kind: str, line: str, at: int) -> None:
 
 
 def line_of(runner: Runner, line: str) -> Iterable[Suggestion]:
-    """Returns the completions of a command line: programs at the start of a command, elsewhere paths."""
+    """Returns the completions of a command line: at the start of a command programs, elsewhere words of bash.
+
+    If bash offers nothing, these are paths.
+    """
     command = _last_command(line)
     if command is None:
         return ()
     word = "" if command.start is None else line[command.start :]
+    if named := bash.variables(runner, word):
+        return named
     name = "" if command.is_target else _name(command.words)
     if name is None and not ASSIGNMENT.match(word):
         return paths(runner, word, is_runnable) if "/" in word else programs(runner, word)
+    if name and name not in FOLDERS_ONLY and (asked := bash.arguments(runner, _own(command.words), word)):
+        return asked
     wanted = is_folder if name in FOLDERS_ONLY else is_any
     found = paths(runner, word, wanted)
     cut = None if found else re.match(r"[\w-]+=", word)
     return found if cut is None else paths(runner, word[cut.end() :], wanted)
+
+
+def _own(words: Sequence[str]) -> Sequence[str]:
+    """Returns the words of a command without the assignments and keywords before it."""
+    before = itertools.takewhile(lambda word: word in BEFORE_COMMANDS or ASSIGNMENT.match(word), words)
+    return words[sum(1 for _ in before) :]
 
 
 def _name(words: Sequence[str]) -> str | None:

@@ -123,6 +123,11 @@ def _escaped(text: str, quote: str) -> str:
     return _SIGNS[quote].sub(lambda found: r"'\''" if quote == "'" else f"\\{found[0]}", text)
 
 
+def escape_name(text: str, *, start: bool) -> str:
+    """Returns a part of a file name as it is typed without quotation marks; `start` is True for its start."""
+    return _escaped(text, "") if start else _escaped("/" + text, "")[1:]
+
+
 def paths(runner: Runner, word: str, wanted: Callable[[os.DirEntry[str]], bool]) -> Sequence[Suggestion]:
     """Returns the paths that begin with a word of a command line; the typed text does not change.
 

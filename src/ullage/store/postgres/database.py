@@ -61,10 +61,11 @@ class PostgresDatabase:
             yield connection
 
     @contextlib.contextmanager
-    def writing(self, *locks: str) -> Iterator[PostgresConnection]:
+    def writing(self, *locks: str, is_durable: bool = True) -> Iterator[PostgresConnection]:  # noqa: ARG002
         """Opens a transaction whose changes are durable at the end of the block, or undone if it raises.
 
-        `locks` are taken in their order, and released at the end of the transaction.
+        `locks` are taken in their order, and released at the end of the transaction. All changes are durable:
+        the server may fail while its clients go on.
         """
         milliseconds = max(1, round(current_limit().seconds * 1_000))
         begin = ["BEGIN", f"SET LOCAL lock_timeout = {milliseconds}"]

@@ -149,6 +149,13 @@ def gateway_keys(connection: Connection) -> None:
     )
 
 
+def key_headers(connection: Connection) -> None:
+    """Adds to each gateway key what the headers of its requests may ask for."""
+    from ullage.store.key_rules import add_header_rules  # noqa: PLC0415 - an old store needs it, once
+
+    add_header_rules(connection)
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     conversations,
     pieces,
@@ -156,4 +163,5 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     accounts,
     settings,
     gateway_keys,
+    key_headers,
 )

@@ -51,6 +51,7 @@ const seen = {
   refusals: [],
   totals: null,
   money: null,
+  running: { number: 0, shown: [] },
   reasons: {},
   keepsTexts: false,
   number: 0,
@@ -171,7 +172,7 @@ function showTiles() {
   const calls = sum(lines.map((line) => line.calls.at(-1)));
   const share = totals.given_tokens ? removed / totals.given_tokens : 0;
   find("tiles").replaceChildren(
-    tile("Requests", whole.format(totals.requests), `${whole.format(totals.refused)} refused`),
+    tile("Requests", whole.format(totals.requests), `${whole.format(totals.refused)} refused, ${whole.format(seen.running.number)} under way`),
     tile("Sent", short.format(totals.sent_tokens), "tokens"),
     tile("Kept out", short.format(removed), `tokens, ${percent(share)} of what clients sent`),
     tile("Trims", whole.format(totals.trims), `${plural(totals.recalled, "passage")} recalled`),
@@ -186,10 +187,13 @@ function showTiles() {
 
 // Conversations
 
+const LONGEST_NAME = 24;
+
 function nameOf(conversation) {
   const program = conversation.client.split(" ")[0] || "unknown client";
   const name = conversation.session || conversation.id;
-  return `${program} · ${name.slice(0, 8)}`;
+  // The beginning of a long id tells it from others; a name that a person chose is shown as it is.
+  return `${program} · ${name.length > LONGEST_NAME ? name.slice(0, 8) : name}`;
 }
 
 function keyName(id) {
@@ -224,6 +228,7 @@ function makeCard(conversation) {
   button.addEventListener("click", () => {
     shown.only = conversation.id;
     shown.requests = PAGE_OF_REQUESTS;
+    showRunning();
     showRequests();
     find("requests-title").scrollIntoView({ block: "start" });
     find("unfilter").focus();
@@ -316,7 +321,7 @@ function badges(request) {
   const kinds = new Map();
   for (const change of request.changes) kinds.set(change.kind, (kinds.get(change.kind) ?? 0) + 1);
   const found = [...kinds].map(([kind, number]) =>
-    make("span", { class: "badge cut" }, `${kind} × ${whole.format(number)}`),
+    make("span", { class: "badge cut" }, `${labelOf(kind)} × ${whole.format(number)}`),
   );
   if (request.more_changes)
     found.push(make("span", { class: "badge cut" }, `${whole.format(request.more_changes)} more`));
@@ -329,10 +334,9 @@ function badges(request) {
   return found.length ? make("span", { class: "badges" }, ...found) : null;
 }
 
-function makeRow(request) {
-  const conversation = seen.conversations.get(request.conversation);
+function figuresOf(request) {
   const isShorter = request.before > request.tokens;
-  const figures = make(
+  return make(
     "span",
     { class: "figures" },
     ...(isShorter
@@ -343,17 +347,21 @@ function makeRow(request) {
       : []),
     tokens(request.tokens),
   );
+}
+
+function subject(request) {
+  const conversation = seen.conversations.get(request.conversation);
+  const name = conversation ? nameOf(conversation) : (request.client ?? "").split(" ")[0];
+  return make("span", { class: "what" }, request.model, make("span", {}, ` ${name}`));
+}
+
+function makeRow(request) {
   const summary = make(
     "summary",
     {},
     time(request.at),
-    make(
-      "span",
-      { class: "what" },
-      request.model,
-      make("span", {}, ` ${conversation ? nameOf(conversation) : ""}`),
-    ),
-    figures,
+    subject(request),
+    figuresOf(request),
     gauge(request, true),
     badges(request),
   );
@@ -398,7 +406,11 @@ function inside(request) {
 }
 
 function reasonOf(kind) {
-  return seen.reasons[kind] ?? "a pass of your own";
+  return seen.reasons[kind]?.[1] ?? "a pass of your own";
+}
+
+function labelOf(kind) {
+  return seen.reasons[kind]?.[0] ?? kind;
 }
 
 function reasonList(request) {
@@ -406,7 +418,7 @@ function reasonList(request) {
   return make(
     "ul",
     { class: "reasons" },
-    ...kinds.map((kind) => make("li", {}, make("b", {}, kind), `: ${reasonOf(kind)}`)),
+    ...kinds.map((kind) => make("li", {}, make("b", {}, labelOf(kind)), `: ${reasonOf(kind)}`)),
   );
 }
 
@@ -423,7 +435,7 @@ function changeTable(request) {
         `#${change.place} ${change.role}`,
         change.tool ? make("span", {}, ` (${change.tool})`) : "",
       ),
-      make("td", {}, change.kind),
+      make("td", {}, labelOf(change.kind)),
       make("td", { class: "number" }, whole.format(change.before)),
       make("td", { class: "number" }, whole.format(change.after)),
     ),
@@ -496,6 +508,40 @@ function afterRequests(number) {
   const only = shown.only && seen.conversations.get(shown.only);
   find("unfilter").hidden = !only;
   if (only) find("unfilter").textContent = `Only ${nameOf(only)}: show all`;
+}
+
+// Requests under way
+
+function showRunning() {
+  const isWanted = (each) => !shown.only || each.conversation === shown.only;
+  const wanted = find("filter").value === "all" ? seen.running.shown.filter(isWanted) : [];
+  const old = new Map([...find("running").children].map((row) => [row.dataset.request, row]));
+  find("running").replaceChildren(
+    ...wanted.reverse().map((each) => old.get(each.id) ?? makeRunning(each)),
+  );
+  const hidden = seen.running.number - seen.running.shown.length;
+  find("running-more").hidden = hidden <= 0 || find("filter").value !== "all";
+  find("running-more").textContent = `${whole.format(hidden)} more under way.`;
+  showTimes();
+}
+
+function makeRunning(request) {
+  const waited = make("span", { class: "waited", "data-at": request.at });
+  return make(
+    "li",
+    { "data-request": request.id },
+    waited,
+    subject(request),
+    figuresOf(request),
+    gauge(request, true),
+  );
+}
+
+function showTimes() {
+  for (const each of find("running").querySelectorAll(".waited")) {
+    const seconds = Math.max(0, Math.floor(Date.now() / 1000 - each.dataset.at));
+    each.textContent = `under way, ${whole.format(seconds)} s`;
+  }
 }
 
 // Costs
@@ -723,12 +769,14 @@ function showState(state) {
   seen.refusals = [];
   seen.reasons = state.reasons;
   seen.money = state.money;
+  seen.running = state.running;
   takeNews(state);
   find("version").textContent = `${state.version}, since ${new Date(state.started * 1000).toLocaleString()}`;
   find("logout").hidden = !state.has_login;
   find("login").hidden = true;
   find("main").hidden = false;
   showConversations();
+  showRunning();
   showRequests();
   showErrors();
   showMoney();
@@ -795,6 +843,11 @@ function listen() {
     addRequests(news.requests);
     if (news.refusals.length || news.requests.some(isFailed)) showErrors();
   });
+  stream.addEventListener("running", (event) => {
+    seen.running = JSON.parse(event.data);
+    showRunning();
+    showTiles();
+  });
   stream.addEventListener("money", (event) => {
     seen.money = JSON.parse(event.data);
     showMoney();
@@ -847,9 +900,13 @@ find("requests-more").addEventListener("click", () => {
   shown.requests += PAGE_OF_REQUESTS;
   showRequests();
 });
-find("filter").addEventListener("change", showRequests);
+find("filter").addEventListener("change", () => {
+  showRunning();
+  showRequests();
+});
 find("unfilter").addEventListener("click", () => {
   shown.only = null;
+  showRunning();
   showRequests();
   find("filter").focus();
 });
@@ -863,5 +920,6 @@ find("cost-unit").addEventListener("change", () => {
   showCosts();
 });
 
+setInterval(showTimes, 1000);
 legend();
 load();

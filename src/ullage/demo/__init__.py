@@ -1,0 +1,1 @@
+"""A scripted session of an agent, replayed without a model to show how a window is fitted."""
