@@ -20,10 +20,12 @@ from tests.player import Player, Script, answered, playing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(3_600)]
-
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = int(os.environ.get("ULLAGE_EXITS", "4"))
+
+# A run takes about a second, and several on a machine with more to do.
+pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(300 + 20 * RUNS)]
+
 ANSWER = Script(body=answered("Seven boats."))
 
 LIBRARY = """
