@@ -193,7 +193,7 @@ class Window:
         return fitted if self._given is None else with_originals(fitted, self._given)
 
     def count(self) -> Count:
-        """The cost of what stands here, before the trim that it may need; calls may still wait."""
+        """The cost of a request at this point, before the trim that it may need; calls may still wait."""
         return count_request(self.state)
 
     def forecast(self) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ class _Lent(NamedTuple):
     messages: list[Any]
     fitted: list[Any]
     stored: list[Any]
-    """The messages that belong into the list."""
+    """The messages that belong in the list."""
 
 
 class FitHooks:
@@ -59,7 +59,7 @@ class FitHooks:
         return self
 
     def unregister(self) -> None:
-        """Takes the hooks away."""
+        """Removes the hooks."""
         unregister_before_llm_call_hook(self._before)
         unregister_after_llm_call_hook(self._after)
 
@@ -70,7 +70,7 @@ class FitHooks:
         self.unregister()
 
     def _before(self, context: LLMCallHookContext) -> None:
-        """Lends the list of messages to those that fit."""
+        """Puts the messages that fit into the list for the time of the call."""
         messages = context.messages
         self._put_back(messages)
         model = getattr(context.llm, "model", None)
