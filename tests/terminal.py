@@ -7,14 +7,15 @@ with opened("shell", env=environment, cwd=folder) as terminal:
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pexpect
 import pyte
 
-from tests.world import BIN, PATIENCE
+from tests.world import BIN, PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -117,7 +118,7 @@ class Terminal:
         end = time.monotonic() + PATIENCE
         while self._take():
             assert time.monotonic() < end, f"it does not leave:\n{self.text}"
-        self.child.close()
+        close(self.child)
         return self.child.exitstatus
 
     def _prompts(self) -> bool:
@@ -155,4 +156,16 @@ def opened(
     try:
         yield Terminal(child, columns, rows)
     finally:
-        child.close(force=True)
+        close(child)
+
+
+def close(child: pexpect.spawn[Any]) -> None:
+    """Hangs up, and waits until the program has ended.
+
+    `child.close` alone kills a program that takes longer than a tenth of a second to end.
+    """
+    child.ptyproc.fileobj.close()
+    if not until(lambda: not child.isalive(), PATIENCE / 4):
+        child.kill(signal.SIGKILL)
+        child.ptyproc.wait()
+    child.close()

@@ -17,6 +17,7 @@ import pexpect
 import pytest
 
 import ullage
+from tests.terminal import close
 from tests.world import PATIENCE, environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -457,7 +458,7 @@ def terminal(*arguments: object, columns: int = 100, **more: str) -> str:
         timeout=PATIENCE,
     )
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
     shown: str = child.before
     return shown
 

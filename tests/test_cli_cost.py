@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pexpect
 import pytest
 
+from tests.terminal import close
 from tests.world import PATIENCE, environment
 from ullage import store
 from ullage.cli import main
@@ -355,7 +356,7 @@ def test_a_piece_on_a_terminal_moves_no_cursor(pieces: Path) -> None:
     arguments = ["recall", letters_of(TEXT)[:8], "--store", str(pieces)]
     child = pexpect.spawn(PROGRAM, arguments, env=environment(), encoding="utf-8", timeout=PATIENCE)
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
     assert child.exitstatus == 0
     assert "timed out" in child.before
     assert "\x1b" not in child.before

@@ -13,6 +13,7 @@ import pexpect
 import pytest
 
 from tests import world
+from tests.terminal import close
 from ullage.cli.command_tree import command_tree
 from ullage.cli.completion_scripts import SHELLS, completion_script
 from ullage.cli.completions import NAMES
@@ -73,7 +74,7 @@ def test_bash_completes_files_as_a_user_types(tmp_path: Path) -> None:
     child.send("ullage count a\t")
     child.expect(re.escape("ullage count a\\ harbour.json"))
     child.sendline("\x03exit")
-    child.close(force=True)
+    close(child)
 
 
 @needs("fish")
@@ -106,7 +107,7 @@ def test_zsh_completes(tmp_path: Path, typed: str, whole: str) -> None:
     child.send(typed)
     child.expect(re.escape(whole))
     child.sendline("\x03exit")
-    child.close(force=True)
+    close(child)
 
 
 def test_every_option_of_the_help_is_in_every_script_and_in_the_manual() -> None:

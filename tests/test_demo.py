@@ -16,6 +16,7 @@ import pytest
 
 import ullage
 from tests.strategies import own_words
+from tests.terminal import close
 from tests.world import PATIENCE, environment
 from ullage import store
 from ullage.cost import prices_of
@@ -203,7 +204,7 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
 def test_a_terminal_sees_the_gauge_move() -> None:
     child = terminal("--speed", "100", columns=60)
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
     assert child.exitstatus == 0
     assert f"{ESCAPE}34m█" in child.before
     assert f"{ESCAPE}?1049h" not in child.before
@@ -229,7 +230,7 @@ def test_ctrl_c_ends_it_in_a_line() -> None:
     child.expect("evicted")
     child.sendintr()
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
     assert child.exitstatus == 130
     assert "ullage: interrupted" in child.before
     assert "Traceback" not in child.before

@@ -476,10 +476,11 @@ def test_an_upstream_that_is_not_there_is_a_502_that_may_be_tried_again() -> Non
 
 
 def test_an_upstream_that_does_not_begin_is_a_504_and_one_that_stops_an_error_event() -> None:
-    waits = Timeouts(connect=PATIENCE, first=0.3, between=0.3)
-    for script, body in (
-        (Script(silent=True), {}),
-        (Script(body=STREAMS["chat"], stall_at=60), {"stream": True}),
+    silent = Timeouts(connect=PATIENCE, first=0.3, between=PATIENCE)
+    stalled = Timeouts(connect=PATIENCE, first=PATIENCE, between=0.3)
+    for script, waits, body in (
+        (Script(silent=True), silent, {}),
+        (Script(body=STREAMS["chat"], stall_at=60), stalled, {"stream": True}),
     ):
         with playing(script) as player:
             table = any_model_at(player.url, 100_000, {})

@@ -46,6 +46,7 @@ SECRET = "verysecret0123456789"  # noqa: S105 - no key of anything
 KEY = Key(SECRET, "THE_VARIABLE")
 QUICK = Timeouts(connect=30.0, first=30.0, between=30.0)
 HASTY = Timeouts(connect=30.0, first=0.1, between=30.0, begin=60.0)
+SLOW_AT_FIRST = Timeouts(connect=30.0, first=1.0, begin=60.0)
 STALLED = Timeouts(connect=30.0, first=30.0, between=0.1)
 AT_ONCE = Retries(attempts=3, base=0.0, most=1.0)
 WEATHER = {
@@ -373,7 +374,7 @@ def test_a_stall_in_the_middle_is_a_broken_stream(row: Row) -> None:
 
 def test_a_stall_before_the_answer_is_tried_again(row: Row) -> None:
     with playing(row.script(silent=True), row.script()) as player:
-        assert answer(row, player, timeouts=Timeouts(first=0.3)) == whole(row)
+        assert answer(row, player, timeouts=SLOW_AT_FIRST) == whole(row)
 
 
 # Refusals
@@ -669,7 +670,7 @@ def test_a_turn_that_is_refused_leaves_all_as_it_was(row: Row) -> None:
     )
     for script in scripts:
         with playing(script) as player:
-            left = turn(row, player, timeouts=HASTY, retries=Retries(attempts=1))
+            left = turn(row, player, retries=Retries(attempts=1))
         assert isinstance(left.error, ProviderError)
         assert not isinstance(left.error, StreamBroken)
         assert left.events == []
@@ -681,6 +682,7 @@ def test_a_turn_that_is_given_up_without_an_answer_is_booked_as_a_cancelled_one(
     for script in (row.script(silent=True), row.script(stall_at=0)):
         with playing(script) as player:
             left = turn(row, player, timeouts=HASTY, retries=Retries(attempts=2, base=0.0))
+            assert player.wait_asked(2)
             assert len(player.requests) == 2
         assert isinstance(left.error, ProviderError)
         assert left.error.sent

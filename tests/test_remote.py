@@ -42,6 +42,7 @@ SECRET = "verysecret0123456789"  # noqa: S105 - no key of anything
 KEY = Key(SECRET, "THE_VARIABLE")
 QUICK = Timeouts(connect=30.0, first=30.0, between=30.0)
 HASTY = Timeouts(connect=30.0, first=0.2, between=0.2, begin=60.0)
+STALLED = Timeouts(connect=30.0, first=30.0, between=0.2)
 AT_ONCE = Retries(attempts=3, base=0.0, most=1.0)
 
 
@@ -165,7 +166,7 @@ def test_the_end_comes_last_even_if_the_server_stays() -> None:
     with playing(late) as player:
         assert answer(player) == ANSWER
     with playing(Script(body=GOOD.body, stall_at=len(GOOD.body))) as player:
-        assert answer(player, timeouts=HASTY) == ANSWER
+        assert answer(player, timeouts=STALLED) == ANSWER
     with playing(Script(body=GOOD.body, cut_at=len(GOOD.body))) as player:
         assert answer(player) == ANSWER
 
@@ -214,7 +215,7 @@ def test_a_cut_stream_keeps_what_came_and_says_so() -> None:
 
 def test_a_stalled_stream_keeps_what_came_and_says_so() -> None:
     with playing(Script(body=GOOD.body, stall_at=len(said("a")))) as player:
-        got, error = failure(player, timeouts=Timeouts(connect=30.0, first=30.0, between=0.2))
+        got, error = failure(player, timeouts=STALLED)
     assert got == [Text("a")]
     assert type(error) is StreamBroken
     assert "nothing came for 0.2 s" in str(error)

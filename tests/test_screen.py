@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tests.terminal import close
 from tests.world import PATIENCE, environment
 from ullage.shell import markdown
 from ullage.shell.markdown import INTERVAL, MOST_ROWS, Streamed
@@ -777,7 +778,7 @@ def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -
             child.send(together)
         child.expect(result)
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
 
 
 def test_a_line_of_choices_ends_between_two_of_them() -> None:
@@ -796,7 +797,7 @@ def test_a_line_of_choices_ends_between_two_of_them() -> None:
     plain = re.sub(r"\x1b\[[\d;]*m", "", child.before)
     assert plain.splitlines()[-2:] == ["  [r] run [a] always in this folder", "  [s] skip "]
     child.send("s")
-    child.close(force=True)
+    close(child)
 
 
 STREAMING = """
@@ -826,7 +827,7 @@ def test_a_real_terminal_shows_the_answer_between_what_is_around_it() -> None:
     child.expect("above")
     child.send("typed meanwhile")
     child.expect(pexpect.EOF)
-    child.close()
+    close(child)
     assert len(set(re.findall(r"[0-9.]+ seconds", child.before))) > 1
     screen = pyte.Screen(40, 20)
     pyte.Stream(screen).feed(f"above{child.before}")
