@@ -28,6 +28,8 @@ from ullage.usage import LedgerEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ullage.store import Store
+
 REQUESTS = int(os.environ.get("ULLAGE_REQUESTS", "240"))
 """Requests of the three replicas together; `make soak` has more."""
 
@@ -150,6 +152,29 @@ def test_processes_lose_none_of_each_others_changes(url: str) -> None:
             assert [event.data["number"] for event in kept.journal.events(each)] == list(range(times))
             assert len(kept.journal.search("shared", each, most=1_000)) == times
         assert len(kept.journal.search("shared", most=1_000)) == times
+
+
+def test_the_sums_of_a_transaction_of_the_store_and_of_another_process_add_up(url: str) -> None:
+    """The gateway books calls without cost so; a sum that both had read before would lose one of them."""
+    with store.open(url) as one, store.open(url) as other:
+        one.book.reserve(CALL, [])
+        with one.transaction():
+            one.book.settle(CALL, LedgerEntry(calls=1, cost=Decimal("0.25")))
+            paid = threading.Thread(target=book_dollar, args=(other,))
+            paid.start()
+            assert until(is_waiting)
+        paid.join()
+        assert one.book.used("day", DAY) == (Decimal("1.25"), 0)
+
+
+def book_dollar(kept: Store) -> None:
+    call = Reservation("a dollar", account("another"), Decimal(1))
+    assert kept.book.reserve(call, []) is None
+    assert kept.book.settle(call, LedgerEntry(calls=1, cost=Decimal(1)))
+
+
+def is_waiting() -> bool:
+    return bool(run(server().get_uri(), "SELECT 1 FROM pg_locks WHERE NOT granted"))
 
 
 def test_processes_that_open_a_new_store_at_once_make_its_tables_once() -> None:

@@ -18,7 +18,7 @@ from ullage.store.postgres.locks import PostgresLocks, keep_unclosed, lock_numbe
 from ullage.store.postgres.migrations import MIGRATIONS, migrate, recognise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MOST_CONNECTIONS = 8
 """Transactions of a process that run at the same time; others wait."""
@@ -68,12 +68,12 @@ class PostgresDatabase:
         the server may fail while its clients go on.
         """
         milliseconds = max(1, round(current_limit().seconds * 1_000))
-        begin = ["BEGIN", f"SET LOCAL lock_timeout = {milliseconds}"]
-        begin += [
-            f"SELECT pg_advisory_xact_lock({lock_number(self._address.schema, lock)})" for lock in locks
-        ]
-        with self._transaction("; ".join(begin)) as connection:
+        begin = ["BEGIN", f"SET LOCAL lock_timeout = {milliseconds}", *map(self._lock_statement, locks)]
+        with self._transaction("; ".join(begin), locks) as connection:
             yield connection
+
+    def _lock_statement(self, lock: str) -> str:
+        return f"SELECT pg_advisory_xact_lock({lock_number(self._address.schema, lock)})"
 
     def store_errors(self) -> contextlib.AbstractContextManager[None]:
         """Turns each damaged row into a StoreError."""
@@ -98,14 +98,15 @@ class PostgresDatabase:
                 self._idle.pop().close()
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[PostgresConnection]:
+    def _transaction(self, begin: str, locks: Sequence[str] = ()) -> Iterator[PostgresConnection]:
         outer: PostgresConnection | None = getattr(self._local, "connection", None)
         if outer is not None:  # a nested block is part of the outer transaction
+            self._lock_more(outer, locks)
             yield outer
             return
         with self._borrowed() as borrowed:
             connection = self._begun(borrowed, begin)
-            self._local.connection = connection
+            self._local.connection, self._local.locks = connection, {*locks}
             try:
                 with store_errors(self.name, connection):
                     yield connection
@@ -118,6 +119,14 @@ class PostgresDatabase:
                 self._local.connection = None
                 if connection is not borrowed:
                     self._put_back(connection)
+
+    def _lock_more(self, connection: PostgresConnection, locks: Sequence[str]) -> None:
+        """Takes the locks of a nested block that the outer transaction has not taken."""
+        for lock in locks:
+            if lock not in self._local.locks:
+                with store_errors(self.name, connection):
+                    connection.execute(self._lock_statement(lock))
+                self._local.locks.add(lock)
 
     def _begun(self, connection: PostgresConnection, begin: str) -> PostgresConnection:
         """Begins a transaction; on a new connection if the server has ended this one since its last use."""
