@@ -23,7 +23,7 @@ from ullage.store.sqlite.database import SqliteDatabase
 from ullage.store.values import column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ullage.context.journal import Journal
     from ullage.cost.book import Book
@@ -132,17 +132,28 @@ def open(url: str | Path | None = None) -> Store:  # noqa: A001 - it reads as `s
     damaged, belongs to another program or was made by a newer Ullage, this raises StoreError and does not
     change it.
     """
-    if isinstance(url, str) and _is_postgres(url):
-        from ullage.store.postgres.database import PostgresDatabase  # noqa: PLC0415 - an extra
-
-        return Store(PostgresDatabase(url))
+    if isinstance(url, str) and (open_server := _server_of(url)):
+        return Store(open_server(url))
     return Store(SqliteDatabase(located(url)))
 
 
-def _is_postgres(url: str | Path | None) -> bool:
-    """Tells if a URL names a store in PostgreSQL."""
-    scheme = _SCHEME.match(url) if isinstance(url, str) else None
-    return scheme is not None and scheme[0].lower() in {"postgresql", "postgres"}
+def _open_postgres(url: str) -> Database:
+    from ullage.store.postgres.database import PostgresDatabase  # noqa: PLC0415 - an extra
+
+    return PostgresDatabase(url)
+
+
+_SERVERS: Mapping[str, Callable[[str], Database]] = {
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+}
+"""Opens a store on a server, by the scheme of its URL. Every other store is in SQLite."""
+
+
+def _server_of(url: str) -> Callable[[str], Database] | None:
+    """Returns the function that opens a store on a server; None if the URL names no server."""
+    scheme = _SCHEME.match(url)
+    return None if scheme is None else _SERVERS.get(scheme[0].lower())
 
 
 def located(url: str | Path | None) -> Path | None:
@@ -153,7 +164,7 @@ def located(url: str | Path | None) -> Path | None:
 
         return platformdirs.user_state_path("ullage") / "ullage.db"
     if isinstance(url, str):
-        if url in _MEMORY or _is_postgres(url):
+        if url in _MEMORY or _server_of(url):
             return None
         scheme = _SCHEME.match(url)
         if scheme and scheme[0].lower() != "sqlite":  # the rest may contain a password
