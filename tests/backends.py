@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,33 +35,37 @@ def _memory() -> Iterator[Backend]:
 
 
 @contextlib.contextmanager
-def _sqlite() -> Iterator[Backend]:
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        store.open(Path(directory, "ullage.db")) as kept,
-    ):
-        yield Backend(kept.journal, kept.book, kept.calibration)
+def _file_url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield str(Path(directory, "ullage.db"))
 
 
 @contextlib.contextmanager
-def _sqlite_in_memory() -> Iterator[Backend]:
-    with store.open("sqlite://:memory:") as kept:
-        yield Backend(kept.journal, kept.book, kept.calibration)
+def _memory_url() -> Iterator[str]:
+    yield "sqlite://:memory:"
+
+
+DATABASES: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "sqlite": _file_url,
+    "sqlite-in-memory": _memory_url,
+    "postgres": emptied_url,
+}
+"""The URL of an empty store in each kind of database, which is gone afterwards."""
+LASTING = tuple(name for name in DATABASES if name != "sqlite-in-memory")
+"""Those that keep what is in them when they are closed."""
 
 
 @contextlib.contextmanager
-def _postgres() -> Iterator[Backend]:
-    with emptied_url() as url, store.open(url) as kept:
+def _opened(url: Callable[[], AbstractContextManager[str]]) -> Iterator[Backend]:
+    with url() as place, store.open(place) as kept:
         yield Backend(kept.journal, kept.book, kept.calibration)
 
 
 BACKENDS: dict[str, Callable[[], AbstractContextManager[Backend]]] = {
     "memory": _memory,
-    "sqlite": _sqlite,
-    "sqlite-in-memory": _sqlite_in_memory,
-    "postgres": _postgres,
+    **{name: functools.partial(_opened, url) for name, url in DATABASES.items()},
 }
 QUICK = tuple(name for name in BACKENDS if name != "sqlite")
 """Those without a disk, for properties that try many examples; the same code runs on the disk."""
-COLUMNS = ("sqlite", "sqlite-in-memory", "postgres")
+COLUMNS = tuple(DATABASES)
 """Those that keep amounts in columns of a database, which have a largest value and a smallest step."""

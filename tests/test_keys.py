@@ -7,7 +7,7 @@ import sqlite3
 import string
 import subprocess
 import threading
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.postgres import emptied_url, schema_url, server
+from tests.backends import DATABASES
 from tests.postgres import run as run_statement
+from tests.postgres import schema_url, server
 from tests.world import BIN, environment
 from ullage import store
 from ullage.cost import Ledger, MemoryBook, Prices
@@ -36,19 +37,9 @@ NOON = 1_795_003_200.0
 PRICES = {"m": Prices.a_million(input=1, output=1)}
 
 
-@contextmanager
-def opened(kind: str) -> Iterator[Store]:
-    if kind == "sqlite":
-        with store.open("sqlite://:memory:") as kept:
-            yield kept
-    else:
-        with emptied_url() as url, store.open(url) as kept:
-            yield kept
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=DATABASES)
 def kept(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with opened(request.param) as made:
+    with DATABASES[request.param]() as url, store.open(url) as made:
         yield made
 
 
@@ -393,7 +384,7 @@ steps = st.lists(
 @given(steps=steps)
 def test_a_stored_book_answers_for_a_key_as_the_simplest_one_does(steps: list[tuple[int, str, int]]) -> None:
     some = key(requests_a_minute=3, dollars=Limits(Decimal("0.002")), tokens=Limits(None, 1_800, 4_000))
-    with opened("sqlite") as kept:
+    with store.open("sqlite://:memory:") as kept:
         clock = Clock()
         bills = [ledger(each, some, clock, session="s") for each in (kept, None)]
         for prompt, end, seconds in steps:

@@ -12,6 +12,8 @@ from ullage.context.journal import SavedFold
 from ullage.store.values import seal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ullage.store.connection import Connection
     from ullage.store.sessions import SessionRow
 
@@ -49,7 +51,7 @@ def save(  # noqa: PLR0917 - the columns of a row
     if number and (found is None or found[1] != number):
         return False
     if found is not None and not number:
-        connection.execute("DELETE FROM folds WHERE id = ?", (found[0],))
+        _delete(connection, [found[0]])
         found = None
     values = (row.last, row.length, state, number + 1)
     checksum = seal(name, row.length, row.last, state, number + 1)
@@ -69,9 +71,15 @@ def save(  # noqa: PLR0917 - the columns of a row
         "INSERT INTO fold_logs (fold, number, data, checksum) VALUES (?, ?, ?, ?)",
         (key, number, part, seal(number, part)),
     )
-    connection.execute(
-        "DELETE FROM folds WHERE session = ? AND id NOT IN "
-        "(SELECT id FROM folds WHERE session = ? ORDER BY events DESC, id DESC LIMIT ?)",
-        (row.key, row.key, MOST),
-    )
+    kept = connection.execute(
+        "SELECT id FROM folds WHERE session = ? ORDER BY events DESC, id DESC", (row.key,)
+    ).fetchall()
+    _delete(connection, [key for (key,) in kept[MOST:]])
     return True
+
+
+def _delete(connection: Connection, keys: Iterable[int]) -> None:
+    """Deletes states with the parts of their logs."""
+    for key in keys:
+        connection.execute("DELETE FROM fold_logs WHERE fold = ?", (key,))
+        connection.execute("DELETE FROM folds WHERE id = ?", (key,))

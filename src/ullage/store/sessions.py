@@ -228,6 +228,9 @@ def delete(database: Database, session: str) -> bool:
             if _key_of(connection, session) != key:  # another process was faster
                 return False
             pieces.release(connection, key)
+            connection.execute(
+                "DELETE FROM fold_logs WHERE fold IN (SELECT id FROM folds WHERE session = ?)", (key,)
+            )
             connection.execute("DELETE FROM folds WHERE session = ?", (key,))
             connection.execute("DELETE FROM events WHERE session = ?", (key,))
             connection.execute("DELETE FROM sessions WHERE id = ?", (key,))
