@@ -90,12 +90,21 @@ def test_a_text_is_read_as_it_was_written_and_as_bytes_if_it_was_raw(
     assert isinstance(found, bytes) == isinstance(text, bytes)
 
 
-def test_texts_are_compared_character_by_character(database: Database) -> None:
-    names = ["B", "a", "b", "z", "ä"]
+def test_bytes_are_read_as_bytes_and_numbers_have_64_bits(kept: Store, database: Database) -> None:
+    kept.journal.append("one", 0, turn(0))
+    with database.writing() as connection:
+        query = "UPDATE sessions SET last = ?, indexed = ? WHERE indexed < ? RETURNING last, indexed"
+        rows = connection.execute(query, (b"\0\xff", 2**63 - 1, 2**62)).fetchall()
+    assert rows == [(b"\0\xff", 2**63 - 1)]
+    assert type(rows[0][0]) is bytes
+
+
+def test_texts_are_compared_by_code_point(database: Database) -> None:
+    names = ["B", "a", "b", "z", "ä", "\uffff", "\U00010000"]
     with database.writing(PREFERENCES) as connection:
         for name in reversed(names):
             connection.execute("INSERT INTO preferences (name, value) VALUES (?, '0')", (name,))
-        found = connection.execute("SELECT name FROM preferences WHERE name < ? ORDER BY name", ("ä",))
+        found = connection.execute("SELECT name FROM preferences WHERE name < ? ORDER BY name", (names[-1],))
         assert [name for (name,) in found] == names[:-1]
 
 
@@ -138,6 +147,7 @@ def test_a_writer_waits_for_the_same_lock_no_longer_than_its_caller_allows(datab
 
 def test_a_closed_database_says_so(database: Database) -> None:
     assert not database.is_closed
+    database.close()
     database.close()
     assert database.is_closed
     with pytest.raises(StoreError, match="is closed: open it again"), database.reading():

@@ -38,13 +38,14 @@ class Event(NamedTuple):
 
     kind: str
     data: Mapping[str, Any]
-    """The values of the event, as JSON values."""
+    """The values of the event, as JSON values. A number may also be NaN, infinite or longer than 64 bits."""
 
 
 class Piece(NamedTuple):
     """A text of a conversation, kept whole even if it is no longer sent."""
 
     handle: str
+    """The whole hash of the text: `fitting.pieces.letters_of`."""
     text: str
     session: str
 
@@ -67,13 +68,20 @@ class SavedFold(NamedTuple):
 
 
 class Journal(Protocol):
-    """Keeps everything that a conversation must not lose; safe to use from several threads."""
+    """Keeps everything that a conversation must not lose; safe to use from several threads.
+
+    Each text and each value is read back exactly as it was given, also NUL, lone surrogates, -0.0 and NaN.
+    If the journal waits for another process, `patience.current_limit` limits the wait: then it raises Busy if
+    the caller tries again, else StoreError. A call that raises has changed nothing, unless it raises a
+    StoreLost that `is_unknown`.
+    """
 
     def append(self, session: str, number: int, *events: Event) -> None:
         """Keeps the session's events from this number on, counted from 0: all of them, or none.
 
-        The events are durable when this returns, and the texts of turns can be recalled and searched. Raises
-        Conflict if the session already has an event with this number, or has no event before it.
+        The events are durable when this returns, and the texts of turns can be recalled and searched: each
+        text that `said_of` finds and that is not blank is kept as a piece of its event. Raises Conflict, with
+        the number of the session's events, if that is not `number`.
         """
 
     def events(self, session: str) -> Sequence[Event]:
@@ -90,7 +98,7 @@ class Journal(Protocol):
         """Keeps the state of a fold that has read the first `events` events, and part `number` of its log.
 
         Part 0 replaces the state and log with this name. Returns False, and keeps nothing, if the session has
-        another number of events or the part does not follow the last one.
+        another number of events or the part does not follow the last one. A journal may drop old states.
         """
 
     def load_fold(self, session: str, name: str) -> SavedFold | None:
@@ -99,7 +107,8 @@ class Journal(Protocol):
     def recall(self, handle: str, session: str | None = None) -> Piece | None:
         """Returns the piece whose handle begins with this text; None if there is none.
 
-        A piece of that session comes first; then the piece that was kept first.
+        Blanks around the text and the case of its letters do not matter; an empty text finds nothing. A piece
+        of that session comes first; then the piece that was kept first.
         """
 
     def search(
@@ -107,12 +116,14 @@ class Journal(Protocol):
     ) -> Sequence[Hit]:
         """Returns the pieces of a session, or of all, that match the words, ordered by `context.search.rank`.
 
-        Text in quotation marks must occur exactly. If the words are a handle, its piece comes first. A text
-        that several sessions kept comes once. Pieces whose whole hash is in `without` are left out.
+        `read_query` and `read_handle` read the words. If they are a handle, its piece comes first. Then come
+        the ranked pieces that `SearchQuery.matches`. A text that several sessions kept comes once, as a piece
+        of the session that began first. Pieces whose whole hash is in `without` are left out. `hit_of` makes
+        a hit from a piece and the turns from `BEFORE` events before it to `AFTER` events after it.
         """
 
     def remember(self, content: str, kind: str = "") -> Item:
-        """Keeps an item for every conversation."""
+        """Keeps an item for every conversation, under a number above those of all earlier items."""
 
     def items(self) -> Sequence[Item]:
         """Returns all items, the oldest first."""
@@ -121,8 +132,8 @@ class Journal(Protocol):
         """Forgets an item; returns False if there is no item with this number."""
 
 
-def _said(event: Event) -> Said | None:
-    """Returns the turn of an event; None if the event is not a turn."""
+def said_of(event: Event) -> Said | None:
+    """Returns the turn of an event, whose text a journal keeps; None if the event is not a turn."""
     message = event.data.get("message")
     if event.kind != "turn" or not isinstance(message, Mapping):
         return None
@@ -197,7 +208,7 @@ class MemoryJournal:
         """Keeps the texts of the turns that were appended since the last call."""
         unread, self._unread = self._unread, []
         for session, event in unread:
-            said = _said(self._events[session][event])
+            said = said_of(self._events[session][event])
             if said is not None and said.text.strip():
                 self._keep(session, said.text, event)
 
@@ -285,7 +296,7 @@ class MemoryJournal:
             return
         first = max(0, event - BEFORE)
         for number, each in enumerate(self._events[session][first : event + AFTER + 1], first):
-            said = _said(each)
+            said = said_of(each)
             if said is not None:
                 yield number, said
 

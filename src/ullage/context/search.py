@@ -34,7 +34,9 @@ _DIGITS = 9  # digits of a score; smaller differences come from rounding
 Posting: TypeAlias = "tuple[int, int, int, int, int | None]"
 """A passage that has a stem: passage, piece, occurrences of the stem, number of stems, position.
 
-The positions of successive turns differ by 1. The position is None if the piece is not a turn.
+Pieces are numbered in the order in which they were kept. The position of a turn is the number of its event,
+plus `SESSION_PLACES` for each session that began before its own: at its first event or its first piece. It is
+None if the piece is not a turn.
 """
 SESSION_PLACES = 1 << 32
 """The number of positions for each session; no session has as many events."""

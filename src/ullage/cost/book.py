@@ -44,6 +44,7 @@ class Cap(NamedTuple):
     """Name of the session, day or project; id of the key, with the day, month or minute of its scope."""
     limit: Decimal
     unit: Unit = "dollars"
+    """A cap in requests has the scope key-minute, and no other cap has it."""
 
 
 class Reservation(NamedTuple):
@@ -121,32 +122,47 @@ def check_amount(amount: Decimal) -> Decimal:
 
 
 class Book(Protocol):
-    """Stores the accounts. Every method is one transaction, also if other processes use the same book."""
+    """Stores the accounts. Every method is one transaction, also if other processes use the same book.
+
+    Sums of dollars are exact: `usage.MONEY` adds them, or whole numbers do. A book that has a smallest amount
+    rounds up to it, and one that has a largest raises StoreError above it. If the book waits for another
+    process, `patience.current_limit` limits the wait: then it raises Busy if the caller tries again, else
+    StoreError.
+    """
 
     def reserve(self, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
         """Reserves the worst case; if it could exceed a cap, returns the first such cap instead.
 
         Spent and reserved sums in a scope both count against its cap. A call without cost exceeds no cap in
         dollars, and a call without tokens none in tokens. A reservation lasts until it is settled or
-        released, or until its process is gone. It never expires by time alone. A request counts in its minute
-        when it is reserved, and stays counted.
+        released, or until its process is gone or has closed the store. It never expires by time alone. It
+        counts in the `scopes_of` its account, with a cap or without. A request counts in the minute of its
+        cap in requests when it is reserved, and stays counted.
+
+        Raises ConfigurationError, by `check_amount` and `check_scope`, if the amount is negative or not
+        finite, or a cap has an unknown scope.
         """
 
     def settle(self, reservation: Reservation, entry: LedgerEntry, tokens: int | None = None) -> bool:
         """Books the actual usage of a call and ends its reservation, even if its process is gone.
 
-        `tokens` count against caps; None means those of the entry. Returns False and books nothing if the
-        reservation was settled or released before, or does not exist.
+        `tokens` count against caps; None means those of the entry. The entry is added to the sums of the
+        account (`usage.add_entries`). Returns False and books nothing if the reservation was settled or
+        released before, or does not exist. Raises NotBooked if the usage cannot be written now; the book then
+        keeps it, and writes it with its next change.
         """
 
     def change(self, changes: Sequence[BookChange]) -> list[BookOutcome]:
-        """Makes changes in their order, many of them in one transaction; returns the outcome of each."""
+        """Makes changes in their order, many of them in one transaction; returns the outcome of each.
+
+        A change that raises StoreError has that error as its outcome, and does not affect the others.
+        """
 
     def release(self, reservation: Reservation) -> bool:
         """Ends the reservation of a call that was not made; returns False if it had ended before."""
 
     def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
-        """Returns the sums spent and reserved in a scope."""
+        """Returns the sums spent and reserved in a scope; raises ConfigurationError if it is unknown."""
 
     def entries(
         self,

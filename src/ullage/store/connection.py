@@ -1,8 +1,23 @@
 """The interface of a store's database, SQLite or PostgreSQL, so that SQL for both is written once.
 
-Statements use `?` and `:name` for values, and only SQL that both databases know. The few differences are in
-an `SqlDialect`. A transaction that changes data names its locks: PostgreSQL lets other transactions run
-beside it, and SQLite, which has one writer at a time, needs none of them.
+Statements use only SQL that both databases know. The few differences are in an `SqlDialect`. A transaction
+that changes data names its locks: PostgreSQL lets other transactions run beside it, and SQLite, which has one
+writer at a time, needs none of them.
+
+A third database needs, beside common SQL: `RETURNING` after `INSERT` and `DELETE`, `ON CONFLICT … DO UPDATE`
+with `excluded`, `ON CONFLICT DO NOTHING`, an `INSERT` of several rows, `LIMIT ?`, the word `true` and a
+`bool` as conditions, and the columns `key`, `last`, `name`, `number`, `text` and `until` without quotation
+marks. No statement relies on foreign keys. The tables, their columns and types are in
+`postgres/migrations.py`:
+
+| a column of | must take and return |
+|---|---|
+| text | every `str`, also with NUL, as `str`; every `RawText` as `bytes`; compared by code points |
+| bytes | `bytes`, not a `memoryview` |
+| whole numbers | 64 bits with a sign |
+| numbers of new rows | rising; no number of `items` is used twice; `sessions.id` is below 2**31 |
+
+`tests/test_databases.py` tests most of this, and what the protocols below promise.
 """
 
 from __future__ import annotations
@@ -46,7 +61,7 @@ def retry_lost(work: Callable[[], T], *, is_idempotent: bool) -> T:
 
 
 class Cursor(Protocol):
-    """The rows that a statement returned."""
+    """The rows that a statement returned, as tuples. They can still be read while other statements run."""
 
     @property
     def rowcount(self) -> int:
@@ -72,11 +87,18 @@ class Connection(Protocol):
         """Differences between SQLite and PostgreSQL."""
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Cursor:
-        """Runs a statement."""
+        """Runs a statement whose values stand as `?` or as `:name`; `?` and `:name` occur nowhere else in it.
+
+        A mapping may have names that the statement does not use.
+        """
 
 
 class WordIndex(Protocol):
-    """The index of the words of pieces."""
+    """The index of the words of pieces: the stems of each passage that `context.search.index_forms` yields.
+
+    `store.words.SessionWords` searches it. It needs a table `passages` with the columns id, piece and size
+    (the number of stems); `postgres/words.py` is an example in plain SQL.
+    """
 
     def create(self, connection: Connection) -> None:
         """Makes the tables of the index."""
@@ -100,19 +122,31 @@ class SqlDialect(NamedTuple):
     unindexed: str
     """Follows the name of a table that must be read without its indexes, because one may be damaged."""
     in_an_event: int | None
-    """Value in the column of a piece's text if the text is in an event of a session that uses the piece."""
+    """Value in the column of a piece's text if the text is in an event of a session that uses the piece.
+
+    None, unless the column can take a number."""
     words: WordIndex
 
 
 class Locks(Protocol):
-    """Locks that last longer than a transaction, and end with their process."""
+    """Locks that last longer than a transaction, and end with their process.
+
+    A database that only one process can open at a time needs none: all other holders are gone, and nobody
+    else has a session open.
+    """
 
     @property
     def holder(self) -> int:
-        """The number under which this process reserves money, until it closes the store."""
+        """The number under which this process reserves money, until it closes the store.
+
+        No other process has it, neither now nor later, and it fits into a column.
+        """
 
     def gone(self, connection: Connection) -> list[int]:
-        """Returns the holders of reservations whose processes have ended or closed the store."""
+        """Returns the holders of reservations whose processes have ended or closed the store.
+
+        The table `reservations` has them: `holder` in the rows with the state 'held'.
+        """
 
     def forget_holders(self, connection: Connection, holders: Sequence[int]) -> None:
         """Forgets holders that are gone and have no reservation any more."""
@@ -125,11 +159,21 @@ class Locks(Protocol):
 
 
 class Database(Protocol):
-    """A database that any thread may use, in transactions."""
+    """A database that any thread may use, in transactions. It makes missing tables when it is opened.
+
+    A block inside a block of the same thread is part of the outer transaction, and takes its own locks too.
+    Each block turns errors as `store_errors` does, and raises StoreError if the database was closed. A block
+    that must wait, for another thread or process, waits as long as `patience.current_limit` says. Then it
+    raises Busy if the caller tries again, else StoreError, and has done nothing. A database on a server
+    raises StoreLost if the connection is lost in a block.
+    """
 
     @property
     def path(self) -> Path | None:
-        """Path of the file; None if the store is not a file."""
+        """Path of the file; None if the store is not a file.
+
+        Costs that cannot be written before a process exits go into a file beside it.
+        """
 
     @property
     def name(self) -> str:
@@ -154,10 +198,13 @@ class Database(Protocol):
         """
 
     def store_errors(self) -> AbstractContextManager[None]:
-        """Turns each error of the database, and each damaged row, into a StoreError."""
+        """Turns each error of the database, and each damaged row (`values.Unreadable`), into a StoreError.
+
+        Its message names the database, the problem and the remedy: `values.remedy` for a `values.Damaged`.
+        """
 
     def shrink(self) -> None:
         """Returns the space of deleted data to the disk."""
 
     def close(self) -> None:
-        """Closes the database; it cannot be used again."""
+        """Closes the database; it cannot be used again. A second call does nothing."""

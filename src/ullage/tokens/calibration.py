@@ -266,7 +266,10 @@ class Shelf(Protocol):
     def learn(
         self, target: Target, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Stores `change(stored value)` in one transaction, and returns the new value."""
+        """Stores `change(stored value)` in one transaction, and returns the new value.
+
+        The stored value is None if nothing is learned. Nothing is stored if `change` raises.
+        """
 
 
 class MemoryShelf:
