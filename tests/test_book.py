@@ -298,6 +298,15 @@ def test_a_scope_without_sums_is_an_error_and_not_an_empty_one(backend: str) -> 
             opened.book.reserve(hold("a", "1"), [Cap("model", "gpt-4o", CENT)])
 
 
+def test_a_cap_in_a_unit_that_its_scope_does_not_count_is_refused_and_changes_no_sum(book: Book) -> None:
+    first = hold("a", "1", HERE._replace(session="one a"))
+    assert book.reserve(first, []) is None
+    for wrong in (Cap("session", "one b", Decimal(9), "requests"), Cap("key-minute", "k", Decimal(9))):
+        with pytest.raises(ConfigurationError, match="use requests with key-minute"):
+            book.reserve(hold("b", "1"), [wrong])
+    assert book.used("session", "one a") == (0, 1)
+
+
 def test_changes_that_are_made_together_keep_every_cap_and_have_their_own_outcomes(book: Book) -> None:
     limit = cap("1.00")
     asked = [Reserving(hold(str(number), "0.30"), [limit]) for number in range(5)]

@@ -112,6 +112,16 @@ def check_scope(scope: str) -> str:
     return scope
 
 
+def check_cap(cap: Cap) -> Scope:
+    """Returns the scope of a cap and its name; raises ConfigurationError if the scope lacks the unit."""
+    if (cap.unit == "requests") != (check_scope(cap.scope) == "key-minute"):
+        raise ConfigurationError(
+            f"there can be no cap in {cap.unit} for the scope {cap.scope}; use requests with key-minute, "
+            "and dollars or tokens with the other scopes"
+        )
+    return cap.scope, cap.name
+
+
 def check_amount(amount: Decimal) -> Decimal:
     """Returns the amount if it can be booked, else raises ConfigurationError."""
     if not amount.is_finite() or amount < 0:
@@ -139,8 +149,8 @@ class Book(Protocol):
         counts in the `scopes_of` its account, with a cap or without. A request counts in the minute of its
         cap in requests when it is reserved, and stays counted.
 
-        Raises ConfigurationError, by `check_amount` and `check_scope`, if the amount is negative or not
-        finite, or a cap has an unknown scope.
+        Raises ConfigurationError, by `check_amount` and `check_cap`, if the amount is negative or not finite,
+        or a cap has an unknown scope or a unit that its scope does not have.
         """
 
     def settle(self, reservation: Reservation, entry: LedgerEntry, tokens: int | None = None) -> bool:
@@ -192,6 +202,8 @@ class MemoryBook:
         """Reserves the worst case; if it could exceed a cap, returns the first such cap instead."""
         if reservation.amount is not None:
             check_amount(reservation.amount)
+        for cap in caps:
+            check_cap(cap)
         with self._lock:
             for cap in caps:
                 asked = _worst(reservation, cap.unit)

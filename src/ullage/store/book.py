@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from ullage.cost.book import Account, Refusal, Reserving, Settling, check_scope, scopes_of
+from ullage.cost.book import Account, Refusal, Reserving, Settling, check_cap, check_scope, scopes_of
 from ullage.errors import NotBooked, StoreError, StoreLost
 from ullage.patience import GRACE, limit_waiting
 from ullage.store.book_sums import KEYS, NOTHING, SUMS, BookSums, ScopeTotals, read_entry
@@ -61,7 +61,7 @@ class StoredBook:
         tokens = fitting(reservation.tokens, "the number of tokens to reserve")
         asked = ScopeTotals(held=amount, tokens_held=tokens)
         own = scopes_of(reservation.account)
-        sums.load((*own, *((check_scope(cap.scope), cap.name) for cap in caps)))
+        sums.load((*own, *map(check_cap, caps)))
         refusal = _exceeded_cap(sums, caps, asked)
         if refusal is None:
             _hold(sums.connection, reservation, asked, self._database.locks.holder)
