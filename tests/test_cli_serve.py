@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -17,6 +18,9 @@ import pytest
 from tests.llama import needs_local
 from tests.player import Script, answered, playing
 from tests.world import PATIENCE, environment
+from ullage import store
+from ullage.config import load
+from ullage.gateway.server import ServerOptions, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +93,30 @@ def test_it_serves_until_it_is_told_to_stop_and_ends_in_order(tmp_path: Path, nu
             assert answer.read() == answered("Ahoy")
         process.send_signal(number)
         assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_in_order_as_soon_as_it_says_that_it_listens(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    unhandled: list[int] = []
+    said: list[str] = []
+
+    def tell(line: str) -> None:
+        said.append(line)
+        if line.startswith("listening on"):
+            os.kill(os.getpid(), number)
+
+    before = signal.signal(number, lambda signum, _: unhandled.append(signum))
+    try:
+        options = ServerOptions(port=0, upstream="http://127.0.0.1:9")
+        settings = load(environ={}, cwd=tmp_path)
+        with store.open(tmp_path / "ullage.db") as kept:
+            asyncio.run(asyncio.wait_for(serve(options, settings, kept, {}, tell), PATIENCE))
+    finally:
+        signal.signal(number, before)
+    assert any(line.startswith("listening on") for line in said)
+    assert unhandled == []
 
 
 @pytest.mark.parametrize(("arguments", "expected"), [((), False), (("--keep-bodies",), True)])

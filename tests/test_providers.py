@@ -45,7 +45,7 @@ pytestmark = pytest.mark.enable_socket
 SECRET = "verysecret0123456789"  # noqa: S105 - no key of anything
 KEY = Key(SECRET, "THE_VARIABLE")
 QUICK = Timeouts(connect=30.0, first=30.0, between=30.0)
-HASTY = Timeouts(connect=30.0, first=0.1, between=30.0, begin=60.0)
+HASTY = Timeouts(connect=30.0, first=0.5, between=30.0, begin=60.0)
 SLOW_AT_FIRST = Timeouts(connect=30.0, first=1.0, begin=60.0)
 STALLED = Timeouts(connect=30.0, first=30.0, between=0.1)
 AT_ONCE = Retries(attempts=3, base=0.0, most=1.0)

@@ -50,6 +50,8 @@ def run_agent(options: Namespace) -> int:
 
         async def work() -> int:
             async with server.running(chosen, settings, kept, os.environ, complain) as gateway:
+                for line in gateway.lines:
+                    complain(line)
                 aim = Aim(gateway.url, name, os.environ)
                 return await _to_its_end(*_command(agent, program, aim, arguments))
 

@@ -72,6 +72,8 @@ async def serve(
     """Serves until SIGTERM or SIGINT; `tell` takes the lines for the user."""
     async with running(options, settings, kept, environ, tell) as gateway:
         with _stopped_by_signals(gateway.server):
+            for line in gateway.lines:
+                tell(line)
             await gateway.task
 
 
@@ -79,6 +81,8 @@ class Running(NamedTuple):
     """A gateway that accepts requests."""
 
     url: str
+    lines: list[str]
+    """The served models, the address, and how a client uses it."""
     server: Any
     task: asyncio.Task[None]
 
@@ -112,9 +116,8 @@ async def running(
         try:
             while not server.started and not task.done():
                 await asyncio.sleep(STARTING)
-            for line in _described(url, table, has_keys=kept.keys.exist()):
-                tell(line)
-            yield Running(url, server, task)
+            lines = list(_described(url, table, has_keys=kept.keys.exist()))
+            yield Running(url, lines, server, task)
         finally:
             server.should_exit = True
             await task
