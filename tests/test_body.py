@@ -315,6 +315,23 @@ def test_a_schema_counts() -> None:
     assert ullage.fit_request(body, "openai.chat", limit=5_000).count.tokens > 400
 
 
+@pytest.mark.parametrize("ends", ["user", "assistant"])
+def test_a_body_with_a_schema_is_left_alone_if_its_own_count_fits(ends: str) -> None:
+    body = {
+        "model": "gpt-4o",
+        "messages": [{"role": role, "content": "Hello"} for role in ("user", "assistant", "user", ends)],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}}},
+    }
+    counted = ullage.count_request(body, "openai.chat")
+    done = ullage.fit_request(body, "openai.chat", limit=counted.ceiling)
+    assert done.body is body
+    assert done.count == counted
+    with pytest.raises(ContextOverflowError) as caught:
+        ullage.fit_request({**body, "messages": body["messages"][-1:]}, "openai.chat", limit=30)
+    alone = ullage.count_request({**body, "messages": body["messages"][-1:]}, "openai.chat")
+    assert caught.value.tokens == alone.ceiling
+
+
 def test_repair_answers_open_calls_in_every_api() -> None:
     for api in APIS:
         body = LOOPS[api](2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ullage.text import DIGEST_CLOSE, DIGEST_OPEN, fence_output
 from ullage.usage import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 def call(name: str, arguments: str = "{}") -> dict[str, Any]:
@@ -78,6 +79,12 @@ def test_the_tools_are_told_and_only_use_tools_changes_them() -> None:
     assert list(context.tools) == list(TOOLS)
     context.use_tools(None)
     assert context.tools is None
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_context_that_is_pickled_or_copied_says_what_to_do(again: Callable[[Context], object]) -> None:
+    with pytest.raises(ConfigurationError, match=r"Context\.resume\(session, journal\)"):
+        again(Context())
 
 
 def test_a_budget_that_cannot_work_is_a_configuration_error() -> None:

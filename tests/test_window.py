@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -41,6 +43,45 @@ def test_what_a_window_was_opened_with_cannot_be_set(name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(window, name, before)
     assert window.model == "gpt-4o"
+
+
+def pickled(given: Any) -> Any:
+    """A copy by way of a pickle, as another process gets it."""
+    return pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("exchanges", [3, 60])
+def test_a_copy_of_a_window_goes_on_as_the_window_and_for_itself(again: Any, exchanges: int) -> None:
+    window = filled(talk(exchanges), 1_000)
+    other = again(window)
+    other.append(QUESTION)
+    assert len(window) == len(other) - 1
+    window.append(QUESTION)
+    assert other.fitted() == window.fitted()
+    window.sync(messages := [*talk(exchanges + 2), QUESTION])
+    assert again(window).fitted() == window.fitted() == ullage.fit(messages, "gpt-4o", TOOLS, 1_000)
+
+
+def test_a_window_that_cannot_be_pickled_tells_which_part_of_it() -> None:
+    def own(_: Any) -> tuple[()]:
+        return ()
+
+    with pytest.raises((pickle.PicklingError, AttributeError), match="own"):
+        pickle.dumps(Window(limit=500, policy=FitPolicy(trim_strategy=("cap", own))))
+
+
+def test_results_with_the_same_messages_and_changes_are_equal() -> None:
+    messages = [*talk(60), QUESTION]
+    one, same = (ullage.fit(list(messages), "gpt-4o", limit=1_000) for _ in range(2))
+    assert one.changed
+    assert one == same == pickled(one)
+    assert one != ullage.fit(messages, "gpt-4o", limit=1_001)
+    assert one != ullage.fit([*talk(61), QUESTION], "gpt-4o", limit=1_000)
+    body = {"model": "gpt-4o", "messages": messages}
+    assert ullage.fit_request(body, "openai.chat", limit=1_000) == ullage.fit_request(
+        copy.deepcopy(body), "openai.chat", limit=1_000
+    )
 
 
 def talk(exchanges: int) -> Messages:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ullage.call_pairs import unanswered
 from ullage.context.blocks import blocks_of, expected, in_front
@@ -18,6 +18,7 @@ from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
 from ullage.context.record import Record
 from ullage.context.renderer import Renderer
 from ullage.context.request_log import RequestLog
+from ullage.errors import ConfigurationError
 from ullage.fitting.pieces import letters_of, piece_of
 from ullage.intake import checked_share, copied, plural, read_tools, whole_number
 from ullage.target import target_of
@@ -68,6 +69,13 @@ class Context:
     def __repr__(self) -> str:
         model = self.bounds.target.model or "an unknown model"
         return f"<Context {self.session} of {model}: {plural(len(self), 'turn')}, limit {self.limit}>"
+
+    def __reduce__(self) -> NoReturn:
+        """A second one would write into the same session of the journal."""
+        raise ConfigurationError(
+            "A Context cannot be pickled or copied, because it writes to its journal. "
+            "Hand on context.to_messages(), or open the session again: Context.resume(session, journal)"
+        )
 
     @classmethod
     def resume(cls, session: str, journal: Journal, **options: Any) -> Context:

@@ -59,10 +59,25 @@ class Options:
     """The same limit by our own count, before calibration; the fold uses this one."""
     framing: Callable[[SystemEnd], Cost]
     """Returns the cost of a request's framing, tools and schemas."""
+    continued: int
+    """Tokens of the ceiling if the last message is the assistant's, which makes a schema cost more."""
     once: int
-    """The ceiling of the framing, tools and schemas."""
+    """The highest ceiling of the framing, tools and schemas, whatever the messages are."""
     empty_output: int
     """The tokens of a tool result without content."""
+
+    def __reduce__(self) -> tuple[Callable[[], Options], tuple[()]]:
+        """Copies and pickles have the options; the figures are computed again."""
+        made = functools.partial(
+            make_options,
+            self.target,
+            self.given_limit,
+            extras=self.extras,
+            policy=self.policy,
+            tokenizer=self.tokenizer,
+            factor=self.factor,
+        )
+        return made, ()
 
     def room(self, prompt: int) -> int:
         """Returns the tokens that a prompt of this cost leaves for the conversation and its digest."""
@@ -89,6 +104,7 @@ def make_options(
         ready(target.model)
     counter = counter_for(target, tokenizer)
     framing = functools.cache(functools.partial(_framing, counter, extras))
+    continued = counter.family.margin_continued if extras.response_format else 0
     return Options(
         target=target,
         given_limit=limit,
@@ -99,7 +115,8 @@ def make_options(
         counter=counter,
         limit=factor.limit(limit),
         framing=framing,
-        once=max(framing(end).ceiling for end in SYSTEM_ENDS),
+        continued=continued,
+        once=max(framing(end).ceiling for end in SYSTEM_ENDS) + continued,
         empty_output=counter.message({"role": "tool", "content": ""}).tokens,
     )
 
@@ -126,8 +143,4 @@ def remake_options(
 
 def _framing(counter: Counter, extras: Extras, end: SystemEnd) -> Cost:
     tools, response_format, tool_choice, thinking = extras
-    cost = counter.request(tools, response_format, system=end, tool_choice=tool_choice, thinking=thinking)
-    if response_format is None:
-        return cost
-    # The last message may be the assistant's, which makes a schema cost more.
-    return cost._replace(ceiling=cost.ceiling + counter.family.margin_continued)
+    return counter.request(tools, response_format, system=end, tool_choice=tool_choice, thinking=thinking)

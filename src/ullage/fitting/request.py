@@ -77,7 +77,7 @@ def make_request(
         raise unanswered(state.waiting)
     trimmed = commit(state) if trimmed is None else trimmed
     options = state.options
-    if trimmed.is_trimmed and trimmed.totals.ceiling + options.once > options.limit:
+    if trimmed.is_trimmed and trimmed.ceiling > options.limit:
         count = count_request(trimmed)
         raise ContextOverflowError(count.ceiling, options.given_limit, count.ceilings)
     sources, messages, plain = last.take(trimmed)
@@ -112,17 +112,16 @@ def count_request(state: FoldState) -> Count:
 def _count(state: FoldState, plain: bool, recalled: _Recalled) -> Count:
     """Returns the cost by our own count, by block; `plain` is True if all messages are plain text."""
     options, prompt = state.options, state.prompt
-    counter, once = options.counter, options.framing(prompt.end)
+    counter = options.counter
     framing = counter.request(system=prompt.end).tokens
     blocks = dict.fromkeys(BLOCKS, 0)
     blocks["system"] = prompt.tokens
-    blocks["tools"] = once.tokens - framing
+    blocks["tools"] = options.framing(prompt.end).tokens - framing
     blocks["summary"] = prompt.digest_tokens
     blocks["recalled"] = recalled.tokens
     blocks["turns"] = state.totals.turn_tokens + framing
     exact = plain and counter.exact and not any(options.extras)
-    ceiling = state.totals.ceiling + once.ceiling + recalled.ceiling
-    return Count(sum(blocks.values()), ceiling, exact, blocks)
+    return Count(sum(blocks.values()), state.ceiling + recalled.ceiling, exact, blocks)
 
 
 def _put_recalled(state: FoldState, recall: Recall, messages: list[Any]) -> _Recalled:

@@ -58,6 +58,14 @@ class Series(Sequence[T], Generic[T]):
         """Returns True if this series is the other one, perhaps with more items at its end."""
         return self._items is other._items and self._length >= other._length
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Series):
+            return NotImplemented
+        is_shared = self._items is other._items and self._length == other._length
+        return is_shared or self[:] == other[:]
+
+    __hash__ = None  # type: ignore[assignment] # as a list: its items may have no hash
+
     def __len__(self) -> int:
         return self._length
 
@@ -122,6 +130,15 @@ class ChangeLog(Sequence[Done]):
     def extended(self, done: Sequence[Done]) -> ChangeLog:
         """Returns a log with more entries at its end."""
         return ChangeLog(self.saved, self._new.extended(done))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChangeLog):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        return self._new == other._new if self.saved is other.saved else list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment] # as a list
 
     def __len__(self) -> int:
         return self._length

@@ -121,7 +121,14 @@ class FoldState(NamedTuple):
     @property
     def ceiling(self) -> int:
         """The ceiling of a request at this point."""
-        return self.totals.ceiling + self.options.framing(self.prompt.end).ceiling
+        return self.totals.ceiling + self.once
+
+    @property
+    def once(self) -> int:
+        """The ceiling of the framing, tools and schemas of a request at this point."""
+        options, newest = self.options, self.newest
+        ends_in_answer = newest is not None and newest.entries[-1].message["role"] == "assistant"
+        return options.framing(self.prompt.end).ceiling + (options.continued if ends_in_answer else 0)
 
     @property
     def is_question(self) -> bool:

@@ -26,7 +26,7 @@ from ullage.tokens import counter_for
 from ullage.tokens.calibration import NEUTRAL, Factor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ullage.call_pairs import Waiting
     from ullage.fitting.options import Options
@@ -64,6 +64,10 @@ class Window:
     def __repr__(self) -> str:
         model = self.target.model or "an unknown model"
         return f"<Window of {model}: {plural(len(self), 'message')}, limit {self.limit}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Window], tuple[FoldState, Sequence[Any] | None]]:
+        """Copies and pickles go on from the same state, each for itself."""
+        return _window_at, (self.state, self._given)
 
     def __len__(self) -> int:
         """The number of messages that were appended."""
@@ -228,6 +232,13 @@ class Window:
         """Keeps the message at `index` of the history from now on; the history is read again."""
         pins = self.policy.pins | {whole_number(index, "index")}
         self.refold(policy=replace(self.policy, pins=pins))
+
+
+def _window_at(state: FoldState, given: Sequence[Any] | None) -> Window:
+    window = Window.__new__(Window)
+    window.state = state
+    window._given = given  # noqa: SLF001 - made here
+    return window
 
 
 def fit(  # noqa: PLR0917 - callers hand on a request's own three, in the order of a request

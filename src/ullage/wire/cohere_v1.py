@@ -159,7 +159,7 @@ def write(request: Request) -> Object:
         body[PREAMBLE] = _text(system)
     if documents:
         body[DOCUMENTS] = [write_document(part, {"text": part_text(part)}) for part in documents]
-    body |= _conversation(messages)
+    body |= _conversation(messages, own)
     if request.tools:
         body["tools"] = [_write_tool(tool, own) for tool in request.tools]
     return {**body, **write_format(request.response_format, "schema", V1)}
@@ -182,15 +182,18 @@ def _split_fields(
     return first, documents, left[1:]
 
 
-def _conversation(messages: Sequence[Message]) -> Object:
-    """Returns the history, the message and the results after it."""
+def _conversation(messages: Sequence[Message], own: bool) -> Object:
+    """Returns the history, the message and the results after it.
+
+    A body of this API keeps an empty history, if it had one.
+    """
     calls = {each["id"]: each for message in messages for each in message.get("tool_calls") or ()}
     end = len(messages)
     while end and messages[end - 1]["role"] == "tool":
         end -= 1
     has_message = end > 0 and messages[end - 1]["role"] == "user"
     history = [_write_turn(turn, calls) for turn in joined(messages[: end - has_message], only_results=True)]
-    body: Object = {"chat_history": history} if history else {}
+    body: Object = {"chat_history": history} if history or own else {}
     body["message"] = _text(messages[end - 1]) if has_message else ""
     if end < len(messages):
         body["tool_results"] = [_write_result(message, calls) for message in messages[end:]]
