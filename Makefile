@@ -75,13 +75,17 @@ soak: $(VENV)/installed
 	$(BIN)/python -m pytest -n 4 tests/soak_safety.py
 
 # Builds the wheel and installs it into fresh environments: bare with every Python at hand, then each extra.
+# `make packages EXTRA=otel` takes one extra, `EXTRA=core` the bare wheel.
 packages: $(VENV)/installed
-	$(BIN)/python -m pytest -m packages -s tests/test_packages.py
+	$(BIN)/python -m pytest -m packages -s $(if $(EXTRA),-k '$(EXTRA)') tests/test_packages.py
 
-# Ray is large, so it has an environment of its own. The cluster has two nodes, both on this machine.
+# Ray is large, so it has an environment of its own, with what its tests need and no more. The cluster has two
+# nodes, both on this machine.
+RAY_TESTS := 'hypothesis>=6.150' 'pytest>=9.0' 'pytest-socket>=0.7' 'pytest-timeout>=2.4'
+
 $(VENV)-ray/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-ray
-	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,ray]'
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]' $(RAY_TESTS)
 	@touch $@
 
 ray: $(VENV)-ray/installed
