@@ -86,10 +86,12 @@ class Report:
 class StrictServer:
     """The model of one conversation. `bodies` has each request that was accepted."""
 
-    def __init__(self, *, steps: int = STEPS, pairs: bool = True, window: int = WINDOW) -> None:
+    def __init__(
+        self, *, steps: int = STEPS, pairs: bool = True, window: int = WINDOW, lone_thoughts: bool = False
+    ) -> None:
         self.url = ""
         self.bodies: list[dict[str, Any]] = []
-        self._window, self._steps, self._pairs = window, steps, pairs
+        self._window, self._steps, self._pairs, self._lone_thoughts = window, steps, pairs, lone_thoughts
         self._step = 0
         self._finished = False
         self._overflows = 0
@@ -146,12 +148,13 @@ class StrictServer:
         calls = [PageCall(f"call_{page:04}", page) for page in pages]
         self._step += 1
         self._open = [call.id for call in calls]
-        text = f"Now page {pages[0]}." if self._step % 3 == 0 else ""
         thinks = self._step % 7 == 0 and (
             "reasoning.encrypted_content" in (body.get("include") or ())
             or (body.get("thinking") or {}).get("type") == "enabled"
         )
         thought = f"thought {self._step}" if thinks else None
+        says = self._step % 3 == 0 and not (thinks and self._lone_thoughts)
+        text = f"Now page {pages[0]}." if says else ""
         answer = Answer(number, model, text, calls, thought, tokens)
         if thought is not None:
             self._signatures.add(f"signed-{thought}")
@@ -162,9 +165,14 @@ class StrictServer:
 
 
 @contextlib.contextmanager
-def strict_server(*, steps: int = STEPS, pairs: bool = True, window: int = WINDOW) -> Iterator[StrictServer]:
-    """A running server; `url` is the address without the path `/v1`."""
-    server = StrictServer(steps=steps, pairs=pairs, window=window)
+def strict_server(
+    *, steps: int = STEPS, pairs: bool = True, window: int = WINDOW, lone_thoughts: bool = False
+) -> Iterator[StrictServer]:
+    """A running server; `url` is the address without the path `/v1`.
+
+    With `lone_thoughts`, no answer has both a thought and a text.
+    """
+    server = StrictServer(steps=steps, pairs=pairs, window=window, lone_thoughts=lone_thoughts)
     with playing(server.answer) as player:
         server.url = player.url
         yield server
