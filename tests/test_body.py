@@ -6,9 +6,11 @@ import copy
 import itertools
 import json
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from anthropic.types import ToolUseBlock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from tests.strategies import conversations
 from ullage import ContextOverflowError, FitPolicy, InvalidConversation, InvalidRequest, RequestWindow, wire
 from ullage.call_pairs import check_conversation
 from ullage.tokens.calibration import Factor
+from ullage.wire.foreign import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -339,7 +342,62 @@ def test_repair_answers_open_calls_in_every_api() -> None:
         body[history] = body[history][: -2 if api == "anthropic.messages" else -1]
         with pytest.raises(InvalidConversation):
             ullage.fit_request(body, api, limit=LIMIT)
-        assert "[interrupted]" in json.dumps(ullage.fit_request(body, api, limit=LIMIT, repair=True).body)
+        done = ullage.fit_request(body, api, limit=LIMIT, repair=True)
+        assert done.changed
+        assert "[interrupted]" in json.dumps(done.body)
+
+
+def test_objects_of_an_sdk_stay_the_very_objects_also_if_others_change() -> None:
+    call = {"id": "t", "name": "f", "input": {}, "type": "tool_use"}
+    answer = {"role": "assistant", "content": [ToolUseBlock(**call)]}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "r"}
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 9,
+        "metadata": {},
+        "messages": [{"role": "user", "content": "Go."}, answer, {"role": "user", "content": [result]}],
+    }
+    assert ullage.fit_request(body, limit=1_000).body is body
+    older = [{"role": ("user", "assistant")[n % 2], "content": "day " * 50} for n in range(40)]
+    done = ullage.fit_request({**body, "messages": [*older, *body["messages"]]}, limit=1_000)
+    assert done.changed
+    assert done.body["messages"][-2] is answer
+    assert done.body["metadata"] is body["metadata"]
+
+
+ITEMS: dict[str, dict[str, Any]] = {
+    "anthropic.messages": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c"}]},
+    "openai.chat": {"role": "tool", "tool_call_id": "c", "content": "r"},
+    "openai.responses": {"type": "function_call_output", "call_id": "c", "output": "r"},
+    "gemini": {"role": "user", "parts": [{"text": "x"}]},
+    "bedrock.converse": {"role": "user", "content": [{"text": "x"}]},
+}
+"""API → an item that no body of another API has."""
+TEXTS: dict[str, dict[str, Any]] = {
+    api: {"parts": [{"text": "Hello"}]} if "gemini" in api else {"content": "Hello"} for api in SHAPES
+}
+"""API → the words of a message."""
+CALLS: list[Any] = [partial(ullage.fit_request, limit=500), ullage.count_request]
+
+
+@pytest.mark.parametrize("run", CALLS)
+@pytest.mark.parametrize("own", ITEMS)
+@pytest.mark.parametrize("api", SHAPES)
+def test_an_item_of_another_api_is_refused_with_its_name(api: str, own: str, run: Any) -> None:
+    shape = SHAPES[api]
+    body = {"model": "m", "modelId": "m", shape.history: [{"role": "user"} | TEXTS[api], ITEMS[own]]}
+    if own not in shape.formats:
+        with pytest.raises(InvalidRequest, match=rf"\[1\]'.*(pass api=\"{own}\"|parts, not content)"):
+            run(body, api)
+
+
+@pytest.mark.parametrize("run", CALLS)
+@pytest.mark.parametrize("name", ["messages", "input", "contents", "message"])
+def test_a_body_without_its_history_is_told_the_apis_that_have_such_bodies(name: str, run: Any) -> None:
+    for api, shape in SHAPES.items():
+        if shape.history != name:
+            with pytest.raises(InvalidRequest, match=rf"'{shape.history}': is missing; '{name}' is a member"):
+                run({"model": "m", name: [{"role": "user", "content": "x"}]}, api)
 
 
 @pytest.mark.parametrize("body", [None, [], "text", {"messages": 5}, {"messages": [5]}, {}])

@@ -377,6 +377,8 @@ def test_refolding_gives_what_a_fresh_window_gives() -> None:
     window.refold(limit=1_200, model="gpt-4")
     assert window.fitted().messages == ullage.fit(messages, model="gpt-4", limit=1_200).messages
     window.pin(1)
+    with pytest.raises(ConfigurationError, match="append"):
+        window.pin(len(window))
     pinned = ullage.fit(messages, model="gpt-4", limit=1_200, policy=FitPolicy(pins=frozenset({1})))
     assert window.fitted().messages == pinned.messages
     assert messages[1] in pinned.messages

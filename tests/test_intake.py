@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import types
 from collections import UserDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ from ullage.call_pairs import check_conversation
 from ullage.errors import ConfigurationError, InvalidConversation, InvalidRequest
 from ullage.intake import DEEPEST
 from ullage.usage import Usage, read_usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class Dumped:
@@ -232,10 +235,26 @@ def test_what_wire_reads_of_another_api_can_be_fitted() -> None:
     assert ullage.count_request(body, "anthropic.messages").tokens > 10
 
 
+async def _late() -> AsyncIterator[Any]:
+    yield {"role": "user", "content": "x"}
+
+
 @pytest.mark.parametrize(
     ("messages", "text"),
     [
-        ({"model": "gpt-4o", "messages": []}, 'not a dict; pass its ["messages"]'),
+        ({"model": "gpt-4o", "messages": []}, "not a dict; pass its messages, or give a whole body to"),
+        ({"contents": []}, 'api="gemini"'),
+        ({"input": "Hello"}, 'api="openai.responses"'),
+        (ullage.fit([], limit=9), "not a Fitted; pass its messages"),
+        (_late(), "not an async_generator; collect it first"),
+        (types.SimpleNamespace(__await__=None), "not a SimpleNamespace; await it first"),
+        (b"Hello", "must be a list, not a bytes"),
+        ([("user", "Hello")], 'not a tuple; write {"role": "user", "content": "…"}'),
+        ([{"role": "user", "content": {"text": "x"}}], "not a dict; put a part into a list"),
+        ([{"role": "user", "content": b"x"}], "not a bytes; decode it first"),
+        ([{"role": "human", "content": "x"}], "; write 'user'"),
+        ([{"role": "Assistant", "content": "x"}], "; write 'assistant'"),
+        ([{"index": 0, "message": {"role": "assistant", "content": "x"}}], "pass its message"),
         ({"role": "user", "content": "x"}, "must be a list, not a dict; put the message into a list"),
         (None, "must be a list, not None"),
         ("Hello", "must be a list, not a str; make a message of the text: "),
@@ -297,7 +316,10 @@ def test_a_call_with_a_member_that_never_ends_is_refused_before_it_is_copied(pla
     ("tools", "text"),
     [
         ("search", "must be a list, not a str"),
-        (["search"], "a tool must be a dict, not a str"),
+        (["search"], "a tool must be a dict, not a str; describe it"),
+        ({"name": "f"}, "must be a list, not a dict; put it into a list: tools=[…]"),
+        ([{"functionDeclarations": []}], 'api="gemini"'),
+        ([{"toolSpec": {}}], 'api="bedrock.converse"'),
         ([{"type": "function"}], "a tool needs a function with a name"),
         ([{"type": "function", "function": "f"}], "function must be a dict, not a str"),
         ([{"type": 5}], "a tool must be a string"),

@@ -157,8 +157,8 @@ def test_an_extra_brings_its_modules(extra: str, wheel: Path, tmp_path: Path) ->
     assert beyond <= MOST_BEYOND.get(extra, beyond)
 
 
-APART = ("batch", "ray")
-"""Extras that `all` leaves out, because they are large."""
+APART = ("batch", "otel", "ray")
+"""Extras that `all` leaves out, because few people need them."""
 
 
 def test_the_pythons_of_the_classifiers_are_those_that_are_tried() -> None:

@@ -146,23 +146,36 @@ def listed(messages: object, what: str = "messages") -> Sequence[Any]:
     """Returns the messages as a list or tuple; a generator is read to its end."""
     if isinstance(messages, list | tuple):
         return messages
-    if isinstance(messages, Mapping):
-        hint = next((told for name, told in _NOT_LISTED.items() if name in messages), "")
-        raise InvalidConversation(f"must be a list, not {kind_of(messages)}{hint}", field=what)
-    if isinstance(messages, Iterable) and not isinstance(messages, str | bytes | bytearray):
-        if hasattr(messages, "model_dump"):  # pydantic models iterate over their fields
-            raise InvalidConversation(f"must be a list, not one {type(messages).__name__}", field=what)
+    is_one = isinstance(messages, str | bytes | bytearray | Mapping)
+    # Pydantic models iterate over their fields.
+    if isinstance(messages, Iterable) and not is_one and not hasattr(messages, "model_dump"):
         return list(messages)
-    hint = _TEXT_NOT_LISTED if isinstance(messages, str) and what == "messages" else ""
-    raise InvalidConversation(f"must be a list, not {kind_of(messages)}{hint}", field=what)
+    raise InvalidConversation(f"must be a list, not {kind_of(messages)}{_advice(messages, what)}", field=what)
+
+
+def _advice(given: object, what: str) -> str:
+    """Returns what to do with a value that was given in place of a list."""
+    if hasattr(given, "__await__"):
+        return "; await it first"
+    if hasattr(given, "__aiter__"):
+        return "; collect it first: [each async for each in …]"
+    if what != "messages":
+        return f"; put it into a list: {what}=[…]"
+    if isinstance(given, str):
+        return '; make a message of the text: [{"role": "user", "content": text}]'
+    members = given if isinstance(given, Mapping) else dir(given)
+    names = [name for name in _NOT_LISTED if name in members]
+    return _NOT_LISTED[names[0]] if names else ""
 
 
 _NOT_LISTED = {
-    "messages": '; pass its ["messages"], or use ullage.count_request(body, api=…)',
+    "choices": "; put its message, choices[0].message, into the list of your messages",
+    "messages": "; pass its messages, or give a whole body to ullage.fit_request or ullage.count_request",
+    "input": '; give a whole body to ullage.fit_request or ullage.count_request, api="openai.responses"',
+    "contents": '; give a whole body to ullage.fit_request or ullage.count_request, api="gemini"',
     "role": "; put the message into a list",
 }
-"""A member of a dict that was given in place of a list → what to do."""
-_TEXT_NOT_LISTED = '; make a message of the text: [{"role": "user", "content": text}]'
+"""Member of a value that was given in place of a list of messages → what to do."""
 
 
 def read_messages(messages: object) -> list[Message]:
@@ -179,7 +192,10 @@ def read_message(given: Any, index: int) -> Message:
     except NotPlain as error:
         raise InvalidConversation(str(error), index=index) from None
     if not isinstance(message, dict):
-        raise InvalidConversation(f"a message must be a dict, not {kind_of(given)}", index=index)
+        raise InvalidConversation(
+            f'a message must be a dict, not {kind_of(given)}; write {{"role": "user", "content": "…"}}',
+            index=index,
+        )
     _check(message, index)
     return message
 
@@ -264,7 +280,8 @@ _EXPECTED = {str: "a string", dict: "an object", (list, tuple): "a list"}
 def _check_parts(content: object, index: int) -> None:
     if not isinstance(content, list | tuple):
         raise InvalidConversation(
-            f"content must be a string or a list of parts, not {kind_of(content)}",
+            f"content must be a string or a list of parts, not {kind_of(content)}"
+            + _CONTENTS.get(type(content), ""),
             index=index,
             field="content",
         )
@@ -276,7 +293,7 @@ def _check_parts(content: object, index: int) -> None:
             raise InvalidConversation(
                 f"a content part must be a dict, not {kind_of(part)}", index=index, field=place
             )
-        api = _api_of_part(part)
+        api = api_of_part(part)
         if api is not None:
             raise _other_api_error(api, index, place)
         kind = part.get("type")
@@ -294,6 +311,11 @@ def _check_parts(content: object, index: int) -> None:
             )
 
 
+_CONTENTS: Mapping[type, str] = {
+    dict: "; put a part into a list, or write other values as a text with json.dumps",
+    bytes: "; decode it first",
+}
+"""Type of a content that is refused → what to do."""
 _TEXTS = ("text", "refusal")
 """Types of parts whose text is in the member of the same name."""
 
@@ -329,6 +351,7 @@ def _check_function(function: object, index: int, place: str) -> None:
 # Formats of other APIs -------------------------------------------------------------------------------
 
 OTHERS: Mapping[str, str] = {
+    "openai.chat": "a message of OpenAI's chat API",
     "anthropic.messages": "a content block of Anthropic's Messages API",
     "openai.responses": "an item of OpenAI's Responses API",
     "gemini": "a message of the Gemini API",
@@ -343,11 +366,15 @@ _CONVERSE_PARTS = frozenset(
 _GEMINI_PARTS = frozenset(
     {"functionCall", "functionResponse", "inlineData", "function_call", "function_response", "inline_data"}
 )
+_MEANT = {"human": "user", "ai": "assistant", "bot": "assistant", "model": "assistant"} | {
+    written: role for role in ROLES for written in (role.title(), role.upper())
+}
+"""Role that other programs use → the one of this format."""
 _LANGCHAIN = frozenset({"human", "ai", "system", "tool", "function", "chat"})
 
 
-def _api_of_part(part: Mapping[str, Any]) -> str | None:
-    """Returns the other API that this content part belongs to, or None."""
+def api_of_part(part: Mapping[str, Any]) -> str | None:
+    """Returns the API other than OpenAI's chat API that this content part belongs to, or None."""
     kind = part.get("type")
     if kind in ("tool_use", "tool_result"):
         return "anthropic.messages"
@@ -370,9 +397,12 @@ def _role_error(message: Mapping[str, Any], role: object, index: int) -> Invalid
     field = "role"
     if role is not None:
         known = ", ".join(sorted(ROLES))
-        reason = f"role is {shown(role)}; it must be one of {known}"
+        meant = f"; write {_MEANT[role]!r}" if isinstance(role, str) and role in _MEANT else ""
+        reason = f"role is {shown(role)}; it must be one of {known}{meant}"
     elif "choices" in message:
         reason, field = "this is a whole answer; pass its message, choices[0].message", "choices"
+    elif "message" in message:
+        reason, field = "this is a choice of an answer; pass its message", "message"
     elif not isinstance(kind, str):
         reason = "the role is missing"
     elif kind in _LANGCHAIN and "content" in message:
@@ -407,6 +437,15 @@ def read_tools(tools: object) -> tuple[Tool, ...] | None:
     return tuple([copied(_read_tool(tool, index)) for index, tool in enumerate(listed(tools, "tools"))])
 
 
+_AS_TOOL = 'describe it: {"type": "function", "function": {"name": …, "description": …, "parameters": …}}'
+_OTHER_TOOLS = {
+    "functionDeclarations": "gemini",
+    "function_declarations": "gemini",
+    "toolSpec": "bedrock.converse",
+}
+"""Member of a tool → the API that alone has it."""
+
+
 def _read_tool(given: object, index: int) -> Tool:
     place = f"tools[{index}]"
     try:
@@ -414,13 +453,19 @@ def _read_tool(given: object, index: int) -> Tool:
     except NotPlain as error:
         raise InvalidConversation(str(error), field=place) from None
     if not isinstance(tool, dict):
-        raise InvalidConversation(f"a tool must be a dict, not {kind_of(given)}", field=place)
+        raise InvalidConversation(f"a tool must be a dict, not {kind_of(given)}; {_AS_TOOL}", field=place)
     if "inputSchema" in tool:
         raise InvalidConversation(
             'this is an MCP tool; pass {"type": "function", "function": {"name": …, "description": …, '
             '"parameters": its inputSchema}}',
             field=place,
         )
+    for name, api in _OTHER_TOOLS.items():
+        if name in tool:
+            raise InvalidConversation(
+                f'this is a tool of {api}; give the whole body to ullage.fit_request, api="{api}"',
+                field=place,
+            )
     described = tool.get("function", tool)
     if not isinstance(described, dict):
         raise InvalidConversation(
@@ -428,7 +473,7 @@ def _read_tool(given: object, index: int) -> Tool:
         )
     if "function" in tool or tool.get("type") in (None, "function"):
         if not isinstance(described.get("name"), str):
-            raise InvalidConversation("a tool needs a function with a name", field=place)
+            raise InvalidConversation(f"a tool needs a function with a name; {_AS_TOOL}", field=place)
     elif not isinstance(tool.get("type"), str):
         raise InvalidConversation(
             f"the type of a tool must be a string, not {kind_of(tool.get('type'))}", field=f"{place}.type"

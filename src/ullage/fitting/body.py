@@ -7,6 +7,7 @@ marks and items of the provider's own tools, stay the very objects that were giv
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,10 +28,11 @@ from ullage.tokens import count_request
 from ullage.tokens.calibration import NEUTRAL
 from ullage.wire.api import HISTORIES
 from ullage.wire.fields import BodyField
+from ullage.wire.foreign import check_items
 from ullage.wire.original import BodyOrigin, Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ullage.fitting.options import Options
     from ullage.fitting.policy import FitPolicy
@@ -317,6 +319,7 @@ def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
     start = len(reading.items)
     place = BodyField([*reading.items, *copied(items[start:])], api.name, api.history)
     messages, origins = [*reading.messages], [*reading.origins]
+    check_items(place.value, api.name, start)
     if api.read_items is not None:
         for message, origin in api.read_items(place, start):
             messages.append(message)
@@ -377,14 +380,32 @@ def fit_request(
     a result gets the result `[interrupted]` instead of an error.
     """
     try:
-        given = plain(body)
+        dumped = plain(body)
     except NotPlain as error:
         raise InvalidRequest(str(error), api=api) from None
-    if repair:
-        given = _repaired(given, api)
+    given = _repaired(dumped, api) if repair else dumped
     window = RequestWindow(api, model=model, limit=limit, reserve=reserve, policy=policy)
     done = window.fit(given)
-    return done if done.changed or given is not body else replace(done, body=body)
+    if given is not dumped:
+        done = replace(done, fitted=replace(done.fitted, changed=True))
+    if not done.changed:
+        return replace(done, body=body)
+    return done if dumped is body else replace(done, body=_with_originals(done.body, dumped, body))
+
+
+def _with_originals(written: Mapping[str, Any], dumped: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
+    """The body with the very objects of the caller for all members and items that did not change."""
+    if not isinstance(body, Mapping):
+        return written
+    made = dict(written)
+    for name, before in dumped.items():
+        after = made.get(name)
+        if after is before:
+            made[name] = body[name]
+        elif isinstance(after, list) and isinstance(before, list):
+            own = {id(each): body[name][place] for place, each in enumerate(before)}
+            made[name] = [own.get(id(each), each) for each in after]
+    return made
 
 
 def _repaired(body: Mapping[str, Any], api: ApiName) -> Mapping[str, Any]:

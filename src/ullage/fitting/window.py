@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.call_pairs import with_interruptions
+from ullage.errors import ConfigurationError
 from ullage.fitting import fold
 from ullage.fitting.budget import limit_for
 from ullage.fitting.fold import FoldPath
@@ -230,7 +231,12 @@ class Window:
 
     def pin(self, index: int) -> None:
         """Keeps the message at `index` of the history from now on; the history is read again."""
-        pins = self.policy.pins | {whole_number(index, "index")}
+        if whole_number(index, "index") >= len(self):
+            raise ConfigurationError(
+                f"index is {index}, and the window has {plural(len(self), 'message')}; "
+                "pin a message that comes later with append(message, pin=True)"
+            )
+        pins = self.policy.pins | {index}
         self.refold(policy=replace(self.policy, pins=pins))
 
 

@@ -19,6 +19,7 @@ from ullage.intake import NotPlain, kind_of, plain
 from ullage.wire import conversion
 from ullage.wire.api import APIS, MODULES, Api, api_of
 from ullage.wire.fields import BodyField
+from ullage.wire.foreign import check_format
 from ullage.wire.original import restored
 from ullage.wire.request import Request
 
@@ -33,7 +34,7 @@ def read(body: Any, api: ApiName) -> Request:
         place = BodyField(plain(body), known.name)
     except NotPlain as error:
         raise InvalidRequest(str(error), api=api) from None
-    place.object()
+    check_format(place.object(), known.name)
     return _read(place, known)
 
 
