@@ -264,6 +264,26 @@ def test_resume_takes_the_last_conversation_of_the_folder_and_shows_where_it_was
             assert "for 82 prompt and 6 completion" in terminal.do(":cost")
 
 
+def test_a_conversation_with_a_question_is_resumed_before_newer_ones_with_outputs_alone(
+    tmp_path: Path,
+) -> None:
+    with playing(play) as player:
+        with shell(tmp_path, player) as terminal:
+            terminal.do("echo bell''buoy")
+            assert terminal.leave() == 0
+        with shell(tmp_path, player, "--resume") as terminal:  # there is nothing else
+            assert "conversation resumed: 0 turns" in terminal.seen
+            assert terminal.leave() == 0
+        with shell(tmp_path, player) as terminal:
+            terminal.do("?how many boats")
+            assert terminal.leave() == 0
+        with shell(tmp_path, player) as terminal:
+            terminal.do("echo fog''horn")
+            assert terminal.leave() == 0
+        with shell(tmp_path, player, "--resume") as terminal:
+            assert "> how many boats" in terminal.seen
+
+
 def test_a_resumed_exchange_is_broken_between_words_and_its_beginning_is_shown(tmp_path: Path) -> None:
     question = "harbour " * 40
     with playing(play) as player:
@@ -303,6 +323,7 @@ def test_a_conversation_is_picked_from_a_list_by_number_words_or_enter(tmp_path:
                 terminal.press(f"{typed}{ENTER}")
                 terminal.wait(told)
                 terminal.wait_until(lambda: terminal.lines[terminal.row].endswith("→"), "the question again")
+            assert len(re.findall(r"^  1 ", terminal.text, re.MULTILINE)) == 1  # the list is shown once
             terminal.press(f"tide{ENTER}")
             assert "> which tide" in terminal.done()
 

@@ -69,17 +69,22 @@ def _listed(kept: Store, session: Session, folders: Mapping[str, str]) -> SavedT
 
 
 def latest_in(kept: Store, folder: Path, besides: str = "") -> str | None:
-    """Returns the conversation of a folder that was continued last and is not empty, or None."""
+    """Returns the conversation of a folder that was continued last and is not empty, or None.
+
+    A conversation with a question comes before all that have only the output of commands.
+    """
     folders = FOLDERS.get(kept.preferences)
     here = [name for name, place in folders.items() if place == str(folder) and name != besides]
     wanted, near = set(here), [each.id for each in kept.sessions(NEAR)]
     ordered = [*(name for name in near if name in wanted), *(name for name in reversed(here))]
-    return next((name for name in dict.fromkeys(ordered) if _has_content(kept, name)), None)
-
-
-def _has_content(kept: Store, session: str) -> bool:
-    state = _state(kept, session)
-    return state is not None and bool(state.turns or state.outputs)
+    only_outputs = None
+    for name in dict.fromkeys(ordered):
+        state = _state(kept, name)
+        if state is not None and state.turns:
+            return name
+        if state is not None and state.outputs:
+            only_outputs = only_outputs or name
+    return only_outputs
 
 
 def _state(kept: Store, session: str) -> State | None:

@@ -62,9 +62,8 @@ def choose(kept: Store, screen: Screen, folder: Path, wanted: str, *, besides: s
 def pick(screen: Screen, talks: Sequence[SavedTalk]) -> str | None:
     """Lets the user choose a conversation by its number or by words; None after Ctrl-C, Ctrl-D or Esc."""
     shown = talks[:LISTED]
+    _list(shown, screen)
     while True:
-        for row in draw_talks(shown, [f"{number:>3}" for number in range(1, len(shown) + 1)], screen.width):
-            screen.say(row)
         said = screen.line(
             f"number, or words of the title (Enter: 1, Ctrl-C: none; {len(talks)} in all) → ", "1"
         )
@@ -79,9 +78,17 @@ def pick(screen: Screen, talks: Sequence[SavedTalk]) -> str | None:
         found = [each for each in talks if all(word in each.title.casefold() for word in words)]
         if len(found) == 1:
             return found[0].id
-        if not found:
+        if found:
+            shown = found[:LISTED]
+            _list(shown, screen)
+        else:
             screen.error("no title has these words")
-        shown = found[:LISTED] or shown
+
+
+def _list(talks: Sequence[SavedTalk], screen: Screen) -> None:
+    """Prints the numbered rows that the user picks from."""
+    for row in draw_talks(talks, [f"{number:>3}" for number in range(1, len(talks) + 1)], screen.width):
+        screen.say(row)
 
 
 def draw_talks(talks: Sequence[SavedTalk], names: Sequence[str], width: int) -> list[Text]:
