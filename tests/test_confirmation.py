@@ -38,7 +38,8 @@ class Chosen(Screen):
     """A screen at which somebody always presses the same key, where it is offered."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(Console(file=io.StringIO(), width=110), keyboard=io.StringIO())
+        shown = io.StringIO()
+        super().__init__(Console(file=shown, width=110), keyboard=io.StringIO(), errors=shown)
         self.key = key
         self.asked: list[Mapping[str, str]] = []
         self.questions: list[str] = []

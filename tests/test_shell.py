@@ -20,7 +20,7 @@ import pytest
 from tests import world
 from tests.llama import needs_local
 from tests.player import Player, Request, Script, answered, playing, sent_json, streamed
-from tests.terminal import CTRL_C, CTRL_D, PROGRAM, PROMPT, Terminal, opened
+from tests.terminal import CTRL_C, CTRL_D, ENTER, PROGRAM, PROMPT, Terminal, opened
 from ullage import store
 from ullage.context import Context
 from ullage.session.saved_talks import FOLLOW_UP
@@ -462,6 +462,30 @@ def test_lines_that_are_typed_ahead_run_in_their_order_and_are_remembered(tmp_pa
         assert "+echo 3 >>did; rm go\n" in (tmp_path / "history").read_text()
 
 
+def test_keys_that_a_pager_has_not_read_wait_for_enter(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        wait = "until test -e go; do sleep 0.02; done"
+        terminal.type(f"stty raw -echo; touch raw; {wait}; stty sane")
+        assert world.until((tmp_path / "raw").exists)
+        terminal.press("touch d''id\r")
+        (tmp_path / "go").touch()
+        terminal.wait("$ touch d''id")
+        assert not (tmp_path / "did").exists()
+        terminal.press(ENTER)
+        assert world.until((tmp_path / "did").exists)
+
+
+def test_the_first_prompt_has_the_folder_before_bash_is_open(tmp_path: Path) -> None:
+    (tmp_path / "quay").mkdir()
+    (tmp_path / ".bashrc").write_text("until test -e go; do sleep 0.02; done\n")
+    with playing(play) as player:
+        env = environment(tmp_path, player)
+        with opened(*options(tmp_path), env=env, cwd=tmp_path / "quay") as terminal:
+            terminal.ready()
+            assert terminal.lines[terminal.row] == "quay >"
+            (tmp_path / "quay" / "go").touch()
+
+
 def test_keys_that_are_pressed_while_the_model_is_opened_are_not_shown_until_they_are_read(
     tmp_path: Path,
 ) -> None:
@@ -771,8 +795,8 @@ def test_piped_lines_are_taken_in_turn_without_a_prompt(tmp_path: Path) -> None:
     )
     with playing(play) as player:
         done = piped(tmp_path, player, given=given)
-    assert done.returncode == 0
-    assert done.stderr == ""
+    assert done.returncode == 1  # as -c: a script can tell that the last question has no answer
+    assert "OPENAI_API_KEY" in done.stderr
     lines = done.stdout.splitlines()
     assert lines[:5] == [
         "Seven **boats** are at the quay.",
@@ -781,10 +805,26 @@ def test_piped_lines_are_taken_in_turn_without_a_prompt(tmp_path: Path) -> None:
         "2 tokens",
         "24912 2375",
     ]
-    assert "OPENAI_API_KEY" in done.stdout
+    assert "OPENAI_API_KEY" not in done.stdout
     assert (tmp_path / "old").exists()
     assert not any(line.startswith(">") for line in lines)
     assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ("false\n", 1),
+        ("(exit 7)\n", 7),
+        ("false\necho hi\n", 0),
+        ("?refuse me\n:tokenize x\n", 0),
+        (":nosuch\n", 1),
+        ("", 0),
+    ],
+)
+def test_piped_lines_end_with_the_status_of_the_last_one(tmp_path: Path, given: str, code: int) -> None:
+    with playing(play) as player:
+        assert piped(tmp_path, player, given=given).returncode == code
 
 
 def test_a_loop_and_a_here_document_in_a_pipe_are_read_whole(tmp_path: Path) -> None:

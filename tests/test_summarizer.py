@@ -75,7 +75,9 @@ def talk(
 
     async def go() -> Shell:
         chat = await ChatSession.open(load(file, environ={}, cwd=folder), kept, {}, folder)
-        shell = Shell(chat, Screen(Console(file=shown, width=110), keyboard=io.StringIO()), runner)
+        shell = Shell(
+            chat, Screen(Console(file=shown, width=110), keyboard=io.StringIO(), errors=shown), runner
+        )
         for number in range(questions):
             await shell.act(f"?Question {number}: how many boats are at the quay? Tell all of them, please.")
         await shell.close()

@@ -155,6 +155,19 @@ def test_the_status_is_the_one_of_bash_and_the_next_line_runs(runner: Runner, li
     assert said(runner, "echo on") == "on"
 
 
+def test_a_bash_that_ends_between_two_lines_is_replaced_with_a_word(runner: Runner, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    pid = int(runner.run("cd inner; export x=3; echo $BASHPID", show=False).output)
+    os.kill(pid, signal.SIGKILL)
+    assert until(lambda: gone(pid))
+    ran = runner.run("echo $x in ${PWD##*/}", show=False)
+    assert (
+        ran.output
+        == f"ullage: bash has ended (status 137); a new one runs in {tmp_path / 'inner'}\n3 in inner\n"
+    )
+    assert said(runner, "echo on") == "on"
+
+
 def test_the_state_can_be_read_between_lines(runner: Runner) -> None:
     runner.run("cd /usr; export A=$'1\\n2' B=; unset TOKEN; C=not-exported", show=False)
     assert runner.cwd == Path("/usr")
@@ -692,6 +705,7 @@ GO = "echo go; sleep 0.5"
 COME = "until read -t 0; do sleep 0.05; done"
 """Waits until a line, or in raw mode a key, is there to be read."""
 UNSEEN = f"stty -echo; echo go; {COME}"
+RAW = "stty raw -echo; printf 'go\\r\\n'"
 
 
 @pytest.mark.parametrize(
@@ -717,9 +731,12 @@ UNSEEN = f"stty -echo; echo go; {COME}"
         (f"{UNSEEN}; stty echo; {GO}", ["hunter2\r", "ls\r"], ""),
         (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\r", "ls\r"], "ls\n"),
         (f"{UNSEEN}; read p; stty echo; {GO}", ["hunter2\rhun", "ter2\r"], ""),
-        (f"stty raw -echo; printf 'go\\r\\n'; {COME}; stty sane; {GO}", ["hunter2", "ls\r"], ""),
+        # Single keys without echo, as a pager takes them, are no password.
+        (f"{RAW}; {COME}; stty sane", ["ls -l"], "ls -l"),
+        (f"{RAW}; {COME}; stty sane; {GO}", ["ls -l", " x\r"], "ls -l x\n"),
+        (f"{UNSEEN}; stty raw; printf 'go\\r\\n'; sleep 0.2; stty sane", ["hunter2\r", "ls"], ""),
         (
-            f"stty raw -echo; printf 'go\\r\\n'; head -c 2 >/dev/null; stty sane; sleep 0.1; {GO}",
+            f"{RAW}; head -c 2 >/dev/null; stty sane; sleep 0.1; {GO}",
             ["ZZ", "ls\r"],
             "ls\n",
         ),
@@ -735,6 +752,16 @@ def test_what_a_line_does_not_read_is_given_back(
 ) -> None:
     assert typing(shell, line, *keys) == typed
     assert shell.run("read -t 0.01 x; echo $?").output == "142\n"  # and is not there a second time
+
+
+def test_keys_that_nobody_saw_are_told_from_others(shell: Shell) -> None:
+    assert typing(shell, GO, "ls\r") == "ls\n"
+    assert not shell.run("true").typed_unseen
+    shell.begin(f"{RAW}; {COME}; stty sane")
+    shell.child.expect_exact("go\r\n")
+    shell.child.send("ls\r")
+    ran = shell.end()
+    assert (ran.typed, ran.typed_unseen) == ("ls\n", True)
 
 
 ALL_KEYS = textwrap.dedent("""

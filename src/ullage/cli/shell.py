@@ -27,10 +27,10 @@ MOST_PIPED = 10_000_000
 EXIT_CODES = """\
 exit codes:
   0  ended normally
-  1  a session that this version cannot read; with -c: the question failed
+  1  a session that this version cannot read; with -c or piped lines: the last question failed
   2  wrong usage: an unknown option or model, an invalid configuration, an unusable store
   129, 143  ended by SIGHUP (the terminal was closed) or SIGTERM; running commands are ended
-  with -c, the exit code of a command that ran"""
+  with -c or piped lines, the exit code of a command that ran last"""
 
 DESCRIPTION = """\
 Opens the shell, as `ullage` alone does. A line that is a command runs; any other line is a question to
@@ -114,13 +114,12 @@ def _run(options: Namespace) -> int:
                     complain(opening.notice)
                 if options.line is not None:
                     return _one(loop.run(opening.opened()), options.line, loop)
-                opening.run(_prompt(screen, opening, kept, settings), loop)
+                return opening.run(_prompt(screen, opening, kept, settings), loop)
             except SystemExit:
                 _stop(loop)
                 raise
             finally:
                 loop.run(opening.close())
-    return 0
 
 
 def _prompt(screen: Screen, opening: Startup, kept: Store, settings: Settings) -> Prompt:

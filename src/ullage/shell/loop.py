@@ -44,7 +44,7 @@ class Shell:
 
     @property
     def code(self) -> int:
-        """The exit status of the last command."""
+        """The exit status of the last line: that of its command, or 1 after an error."""
         return self.workplace.input.code
 
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Shell:
 
     def _turn(self, line: str, loop: asyncio.Runner) -> None:
         """Runs one input line. Ctrl-C cancels it; without a terminal it ends the program."""
-        before = len(self.chat.context)
+        before, self.workplace.input.code = len(self.chat.context), 0
         try:
             loop.run(stoppable(self.act(line), tell=self.screen.dim))
         except (asyncio.CancelledError, BrokenOff):
@@ -81,6 +81,7 @@ class Shell:
             )
             raise KeyboardInterrupt from None
         except UllageError as error:
+            self.workplace.input.code = 1
             self.screen.error(error_text(error))
             if isinstance(error, ContextOverflowError):
                 if error.limit == self.chat.context.limit:  # else a routed model's

@@ -101,11 +101,18 @@ class Screen:
         if self.is_terminal:
             self.dim(line)
         else:
-            write(self._errors or sys.stderr, f"{mark_unsafe(' '.join(line.splitlines()))}\n")
+            self._tell_apart(line)
+
+    def _tell_apart(self, line: str) -> None:
+        """Writes a line to standard error."""
+        write(self._errors or sys.stderr, f"{mark_unsafe(' '.join(line.splitlines()))}\n")
 
     def error(self, line: str) -> None:
-        """Prints an error message on one red line."""
-        self.say(_line(line, "red"))
+        """Prints an error message: a red line in a terminal, else a line of standard error."""
+        if self.is_terminal:
+            self.say(_line(line, "red"))
+        else:
+            self._tell_apart(line)
 
     def clear(self) -> None:
         """Clears the terminal's screen; its scrollback stays. A plain file is not changed."""

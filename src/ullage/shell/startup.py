@@ -138,8 +138,11 @@ class Startup:
 
     # The first prompt -------------------------------------------------------------------------------
 
-    def run(self, prompt: Prompt, loop: asyncio.Runner) -> None:
-        """Greets the user, reads the first line while the shell opens, and then runs the shell with it."""
+    def run(self, prompt: Prompt, loop: asyncio.Runner) -> int:
+        """Greets the user, reads the first line while the shell opens, and then runs the shell with it.
+
+        Returns the exit code of the program: that of the last line if the input is not a terminal.
+        """
         if self._session is not None or not self._screen.is_interactive:
             loop.run(self._opened_visibly())  # a resumed conversation must be loaded before the user types
         self._greet()
@@ -151,8 +154,9 @@ class Startup:
                 except asyncio.CancelledError:
                     self._screen.dim("stopped")
                 else:
-                    return shell.run(prompt, loop, line)
-        return None
+                    shell.run(prompt, loop, line)
+                    return 0 if self._screen.is_interactive else shell.code
+        return 0
 
     def _begin_behind(self, prompt: Prompt) -> None:
         """Opens the shell behind the visible prompt, and finds out if the model's server is there."""

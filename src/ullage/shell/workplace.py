@@ -41,14 +41,19 @@ class PendingInput:
     over: bool = False
     """True once the user has left."""
     code: int = 0
-    """The exit status of the last command."""
+    """The exit status of the last line."""
 
-    def take(self, typed: str) -> None:
+    def take(self, typed: str, *, unseen: bool = False) -> None:
         """Takes a text that was typed too early: whole lines run next, the rest begins the next prompt.
 
-        A text that follows another one continues its last line.
+        A text that follows another one continues its last line. An unseen text runs nothing by itself: all of
+        it begins the next prompt.
         """
-        *whole, self.draft = (self.draft + typed).split("\n")
+        if unseen:
+            self.draft += typed.rstrip("\n")
+            return
+        first, *more = typed.split("\n")
+        *whole, self.draft = (self.draft + first, *more)
         self.lines.extend(whole)
 
 
@@ -118,7 +123,7 @@ class Workplace:
         if private:
             self.screen.dim("kept out of the conversation")
         self.input.code = ran.status
-        self.input.take(ran.typed)
+        self.input.take(ran.typed, unseen=ran.typed_unseen)
         return ran
 
     async def _keep_output(self, line: str, ran: Ran) -> None:

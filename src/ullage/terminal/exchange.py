@@ -123,6 +123,11 @@ class CommandExchange:
         self._lost = 0
 
     @property
+    def typed_unseen(self) -> bool:
+        """True if some of the typed keys were not echoed."""
+        return bool(self.typed) and self._ahead.unseen
+
+    @property
     def status(self) -> int:
         """The status of the line, or of the bash that has ended with it."""
         if self._is_dropped:

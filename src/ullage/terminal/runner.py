@@ -61,6 +61,8 @@ class Ran:
     """True if Ctrl-C ended the command."""
     typed: str = ""
     """The keys typed during the run that the command did not read: whole lines, and the start of one."""
+    typed_unseen: bool = False
+    """True if some of these keys were not echoed, so the user has not seen what they say."""
 
 
 class Runner:
@@ -95,6 +97,8 @@ class Runner:
         self._interrupting = threading.Lock()
         self._is_interrupted = False
         self._is_closed = False
+        self._lost = ""
+        """Says that bash has ended between two lines, until the next line tells it."""
 
     @property
     def cwd(self) -> Path:
@@ -119,8 +123,10 @@ class Runner:
     def open(self) -> None:
         """Starts bash and waits until it is ready; does nothing if it runs. Any thread can call this."""
         with self._starting:
-            if self._process is not None and self._process.ended() is not None:
+            status = None if self._process is None else self._process.ended()
+            if self._process is not None and status is not None:
                 self._drop(self._process)
+                self._lost = self._tell_ended(status)
             if self._process is None and not self._is_closed:
                 self._start()
 
@@ -140,6 +146,8 @@ class Runner:
         self.open()
         self._background.pause()
         write(self._background.printed())
+        ended, self._lost = self._lost, ""
+        take(ended.encode())
         if (lost := self._leave_lost_directory()) is not None:
             take(f"ullage: {lost} no longer exists; the folder is now {self._cwd}\n".encode())
         began = time.monotonic()
@@ -156,6 +164,7 @@ class Runner:
             seconds=seconds,
             interrupted=status == INTERRUPTED or (done.pressed and status != 0),
             typed=done.typed,
+            typed_unseen=done.typed_unseen,
         )
 
     def interrupt(self) -> None:
@@ -260,13 +269,16 @@ class Runner:
         if status is not None:
             self._drop(process)
             self.open()
-            take(f"ullage: bash has ended (status {status}); a new one runs in {self._cwd}\n".encode())
+            take(self._tell_ended(status).encode())
             return
         if process.on_terminal:
             self._settings = user_terminal.restore_lines(process.inside, self._settings)
         for text in (process.stray(), process.notes.notices()):
             write(text + b"\n" if _leaves_line_open(text) else text)
         self._background.begin(process.output)
+
+    def _tell_ended(self, status: int) -> str:
+        return f"ullage: bash has ended (status {status}); a new one runs in {self._cwd}\n"
 
     def _learn(self, report: Report) -> None:
         self._cwd = report.cwd or self._cwd

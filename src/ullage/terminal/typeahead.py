@@ -1,8 +1,9 @@
 """Type-ahead: keys that the command did not read go to the next prompt, as in every shell.
 
 A pseudo-terminal keeps the keys that no program has read, and would give them to the next program.
-Keys typed without echo, as in a password prompt or an editor, may be a secret and are dropped. Later keys
-count again only when the program has read all of these. The kernel itself drops the keys that a program
+Lines typed without echo, as at a password prompt, may be a secret and are dropped. Later keys count again
+only when the program has read all of these. Single keys typed without echo, as in an editor or a pager, are
+kept, but the user has not seen them: they wait for Enter. The kernel itself drops the keys that a program
 flushes (as sudo does) or an interrupt discards.
 """
 
@@ -40,6 +41,8 @@ class TypeAhead:
         self._name = name
         self._given = False
         self._hidden = False
+        self.unseen = False
+        """True if keys of `left` were typed into a program that takes single keys without echo."""
         self._whole = True
         """True if no line that was begun without echo is still unfinished."""
         self.waiting = bytearray()
@@ -49,12 +52,14 @@ class TypeAhead:
         """Writes waiting keys to the pseudo-terminal, as many as it takes."""
         with contextlib.suppress(OSError, termios.error):  # full, or gone
             local = termios.tcgetattr(master)[3]
-            if self._hidden and self._whole and local & termios.ECHO and not self._unread():
-                self._hidden = False
+            has_lines = bool(local & termios.ICANON)
+            if (self._hidden or self.unseen) and self._whole and local & termios.ECHO and not self._unread():
+                self._hidden = self.unseen = False
             count = os.write(master, self.waiting)
             if not local & termios.ECHO:
-                self._hidden = True
-                self._whole = not local & termios.ICANON or self.waiting[:count].endswith((b"\r", b"\n"))
+                self._hidden = self._hidden or has_lines
+                self.unseen = True
+                self._whole = not has_lines or self.waiting[:count].endswith((b"\r", b"\n"))
             self._given = True
             del self.waiting[:count]
 
@@ -63,7 +68,8 @@ class TypeAhead:
         if not (self._given or self.waiting):
             return ""
         with contextlib.suppress(OSError, termios.error):  # gone, or in exclusive use by a program
-            secret = self._hidden or not termios.tcgetattr(master)[3] & termios.ECHO
+            local = termios.tcgetattr(master)[3]
+            secret = self._hidden or local & (termios.ECHO | termios.ICANON) == termios.ICANON
             unread = self._taken() + bytes(self.waiting)
             if secret:
                 return ""
