@@ -475,6 +475,20 @@ def test_keys_that_a_pager_has_not_read_wait_for_enter(tmp_path: Path) -> None:
         assert world.until((tmp_path / "did").exists)
 
 
+def test_leaving_tells_once_of_stopped_jobs(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("sh -c 'echo on; cat'")
+        terminal.wait("\non\n")
+        terminal.press("\x1a")
+        terminal.done()
+        assert (
+            terminal.do("exit") == "stopped: sh. fg goes on with the last one; leave again to end all of them"
+        )
+        assert terminal.do("echo st''ay") == "stay"
+        assert "leave again" in terminal.do(":quit")
+        assert terminal.leave() == 0
+
+
 def test_the_first_prompt_has_the_folder_before_bash_is_open(tmp_path: Path) -> None:
     (tmp_path / "quay").mkdir()
     (tmp_path / ".bashrc").write_text("until test -e go; do sleep 0.02; done\n")

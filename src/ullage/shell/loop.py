@@ -19,6 +19,7 @@ from ullage.shell.project_tree import restore_tree
 from ullage.shell.remedies import error_text
 from ullage.shell.typed_kind import kind_while_typed
 from ullage.shell.workplace import Workplace
+from ullage.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,6 +41,8 @@ class Shell:
     def __init__(self, chat: ChatSession, screen: Screen, runner: Runner) -> None:
         self.workplace = Workplace(chat, screen, runner)
         self.chat, self.screen, self.runner = chat, screen, runner
+        self._has_warned = False
+        """True if the last line has only told the user of stopped jobs that leaving would end."""
         restore_tree(chat.context, chat.kept.preferences, chat.settings.project, runner.cwd)
 
     @property
@@ -51,18 +54,30 @@ class Shell:
         """Runs `line` and then all further input lines. An error in a line does not end the shell."""
         waiting = self.workplace.input
         with on_press(nothing if self.screen.is_interactive else leave):
-            while not waiting.over:
+            while True:
                 if line is None and waiting.lines:
                     line = waiting.lines.popleft()
                     prompt.echo(line)
                 elif line is None:
                     draft, waiting.draft = waiting.draft, ""
                     line = prompt.read(draft, run=loop.run)
-                if line is None:
+                if line is not None:
+                    waiting.take(prompt.typed_ahead())
+                    self._turn(line, loop)
+                if (line is None or waiting.over) and self._may_leave():
                     break
-                waiting.take(prompt.typed_ahead())
-                self._turn(line, loop)
-                line = None
+                self._has_warned = self._has_warned and (line is None or waiting.over)
+                waiting.over, line = False, None
+
+    def _may_leave(self) -> bool:
+        """Returns False the first time if jobs are stopped, and tells the user of them, as bash does."""
+        stopped = self.runner.stopped if self.screen.is_interactive else ()
+        if not stopped or self._has_warned:
+            return True
+        self._has_warned = True
+        names = one_line(", ".join(stopped))
+        self.screen.notice(f"stopped: {names}. fg goes on with the last one; leave again to end all of them")
+        return False
 
     def _turn(self, line: str, loop: asyncio.Runner) -> None:
         """Runs one input line. Ctrl-C cancels it; without a terminal it ends the program."""
@@ -95,7 +110,7 @@ class Shell:
         """Says what to do with a question that has no answer, if there are more than `before` turns."""
         context = self.chat.context
         if len(context) > before and question.unanswered(context):
-            self.screen.dim(question.UNANSWERED)
+            self.screen.notice(question.UNANSWERED)
 
     async def act(self, line: str, piped: Callable[[], str] | None = None) -> None:
         """Runs one input line: a meta command, a command, or a question with the text of `piped`."""

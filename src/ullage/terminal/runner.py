@@ -84,6 +84,7 @@ class Runner:
         self._environ: Mapping[str, str] = dict(environ)
         self._functions: Set[str] = frozenset()
         self._aliases: Mapping[str, str] = {}
+        self._stopped: Sequence[str] = ()
         self._startup = None if startup is None else Path(startup).expanduser()
         self._limit = limit
         self._most_chars = most_chars
@@ -114,6 +115,11 @@ class Runner:
     def names(self) -> Set[str]:
         """The names that bash itself knows: keywords, builtins, and the aliases and functions so far."""
         return self._known | self._functions | self._aliases.keys()
+
+    @property
+    def stopped(self) -> Sequence[str]:
+        """The programs of the jobs that were stopped when the last line ended; the end of bash ends them."""
+        return self._stopped
 
     @property
     def shadows(self) -> Mapping[str, str | None]:
@@ -283,6 +289,7 @@ class Runner:
     def _learn(self, report: Report) -> None:
         self._cwd = report.cwd or self._cwd
         self._functions, self._aliases = report.functions, report.aliases
+        self._stopped = report.stopped
         odd = {name: value for name, value in self._environ.items() if not _NAME.fullmatch(name)}
         self._environ = {**odd, **report.environ}
 

@@ -28,6 +28,8 @@ __ullage_turn() {
     \builtin printf '\0%s\0%s\0' "$1" "$__ullage_status"
     \builtin pwd
     \builtin printf '\0'
+    \builtin compgen -A stopped
+    \builtin printf '\0'
     \builtin compgen -A function
     \builtin printf '\0'
     if \builtin shopt -q expand_aliases; then
