@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION = """\
-Counts the tokens of each request offline, and shows how much of the window each part takes."""
+Counts the tokens of each request offline, and shows how much of the window each part takes. Files that
+are plain text, and not requests, are counted as texts."""
 
 EXAMPLES = """\
 examples:
   ullage count session.json
+  ullage count README.md src/*.py
+  git diff | ullage count --text
   ullage count --json --jobs 4 requests.jsonl > counts.jsonl
   curl -s example.org/body.json | ullage count --api anthropic.messages"""
 
@@ -31,6 +34,11 @@ def add_options(command: ArgumentParser) -> None:
         metavar="N",
         help="the length of the bar in tokens (default: the model's window)",
     )
+    command.add_argument(
+        "--text",
+        action="store_true",
+        help="count plain text, also on standard input or if a file looks like JSON",
+    )
     add_batch_options(command)
 
 
@@ -38,7 +46,10 @@ def run(options: Namespace) -> int:
     """Counts each request and returns the exit code."""
     from ullage.batch.job import Job
     from ullage.cli.batch import run_batch
+    from ullage.cli.text_count import are_texts, count_texts
 
+    if options.text or are_texts(options.files):
+        return count_texts(options)
     job = Job(
         "count",
         model=options.model,
