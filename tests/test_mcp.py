@@ -355,7 +355,11 @@ FLOOD = ServerSpec(name="flood", command="yes", timeout=600)
             "its standard output is not MCP",
             "[not MCP] y\n",
         ),
-        (ServerSpec(name="missing", command="no-such-program-here"), "No such file", ""),
+        (
+            ServerSpec(name="missing", command="no-such-program-here"),
+            "No such file or directory: no-such-program-here",
+            "",
+        ),
         (ServerSpec(name="closed", url="http://127.0.0.1:9/mcp"), "connection attempts failed", ""),
     ],
     ids=lambda value: value.name if isinstance(value, ServerSpec) else "",

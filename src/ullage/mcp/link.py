@@ -278,5 +278,8 @@ def _reason(failed: BaseException) -> str:
     """Returns the text of the innermost error."""
     while isinstance(failed, BaseExceptionGroup):
         failed = failed.exceptions[0]
-    text = remove_unsafe(str(failed)).strip()[:500]
+    text = str(failed)
+    if isinstance(failed, OSError) and failed.strerror:
+        text = ": ".join(filter(None, (failed.strerror, str(failed.filename or ""))))
+    text = remove_unsafe(text).strip()[:500]
     return text or type(failed).__name__

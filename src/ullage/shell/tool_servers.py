@@ -82,8 +82,8 @@ class ToolServers:
         listed = () if self._servers is None else self._servers.listed(self._chat.context.bounds.target)
         for each in listed:
             tools = ", ".join(tool.original for tool in each.tools)
-            cost = "" if each.tokens is None else f", {each.tokens:,} tokens"
-            yield f"{each.name}: {each.state}{f' ({each.why})' if each.why else ''}{cost}  {tools}"
+            cost = "" if each.tokens is None or not each.tools else f", {each.tokens:,} tokens"
+            yield f"{each.name}: {each.state}{f' ({each.why})' if each.why else ''}{cost}  {tools}".rstrip()
 
     def tell_ended(self) -> None:
         """Prints the servers that have ended, each of them once."""
