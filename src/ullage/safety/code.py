@@ -63,6 +63,7 @@ _SQL_LOCK = re.compile(
     r"\bfor\s+(?:no\s+key\s+)?update(?:\s+of\s+[\w., ]+?)?(?:\s+(?:nowait|skip\s+locked))?\s*(?=;|$)",
     re.IGNORECASE,
 )
+_SQL_SHOW = re.compile(r"^\s*show\s+create\s", re.IGNORECASE)
 _SQL_TRICKY = re.compile(r"\\|--|/\*|#|\$\w*\$|`")
 _SQL_PRAGMA = re.compile(
     r"^\s*pragma\s+(?:table_(?:x?info|list)|index_(?:x?info|list)|foreign_key_list|integrity_check|quick_check)\b",
@@ -84,6 +85,7 @@ def sql(text: str) -> tuple[Kind, str]:
     """Returns the class of SQL statements, and the reason."""
     if _SQL_COMMAND.fullmatch(text):
         return "read-only", "asks a database"
+    text = _SQL_SHOW.sub("show ", text)
     plain = _SQL_LOCK.sub(" ", re.sub(r"--[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL))
     if not _SQL_TRICKY.search(text):
         plain = text = re.sub(r"'[^']*'|\"[^\"]*\"", " x ", plain)
