@@ -42,7 +42,7 @@ PEER_SECONDS = 300.0
 """LiteLLM takes a minute to start on a busy machine."""
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOG": "ERROR"}
 """The settings with which LiteLLM's proxy neither asks the network nor logs."""
-REQUESTS = {"small": 800, "150 KB": 250, "stream": 600}
+REQUESTS = {"small": 2_400, "150 KB": 800, "stream": 1_800}
 WORDS = (
     "error",
     "server",

@@ -25,9 +25,9 @@ WHOLE = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 class Upstream:
     """A server that reads each request, and sends the next of its answers."""
 
-    def __init__(self, *answers: bytes, closes: bool = False) -> None:
+    def __init__(self, *answers: bytes, closes_after: int | None = None) -> None:
         self._answers = list(answers)
-        self._closes = closes
+        self._closes_after = closes_after
         self.connections = 0
         self.tasks: list[asyncio.Task[None] | None] = []
         self.requests: list[bytes] = []
@@ -42,9 +42,9 @@ class Upstream:
                 self.requests.append(head + await reader.readexactly(size))
                 writer.write(self._answers.pop(0))
                 await writer.drain()
-                if self._closes:
+                if len(self.requests) == self._closes_after:
                     break
-            if not self._closes:
+            if self._closes_after is None:
                 await reader.read()  # until the gateway closes it
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -135,7 +135,7 @@ def test_a_connection_that_cannot_be_trusted_is_not_used_again(answer: bytes) ->
 
 def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     async def ask() -> None:
-        async with asking(Upstream(b"HTTP/1.0 200 OK\r\n\r\nhello", closes=True)) as (connections, url):
+        async with asking(Upstream(b"HTTP/1.0 200 OK\r\n\r\nhello", closes_after=1)) as (connections, url):
             assert await post(connections, url) == (200, b"hello")
 
     asyncio.run(ask())
@@ -158,12 +158,36 @@ def test_an_answer_that_breaks_off_is_an_error_after_all_that_came(
 ) -> None:
     async def ask() -> None:
         got: list[bytes] = []
-        async with asking(Upstream(answer, closes=True)) as (connections, url):
+        async with asking(Upstream(answer, closes_after=1)) as (connections, url):
             with pytest.raises(ProviderError) as caught:
                 await collect(connections, url, got)
         assert caught.value.code == code
         assert "/v1/chat" not in str(caught.value)
         assert b"".join(got) == came
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("answers", "sent"),
+    [
+        ((b"",), 1),  # its first call: the server may have taken it
+        ((WHOLE, b"HTTP/1.1 200 OK\r\n"), 2),  # it has begun to answer
+        ((WHOLE, b"H"), 2),
+    ],
+)
+def test_a_request_that_may_have_been_taken_is_never_sent_twice(
+    answers: tuple[bytes, ...], sent: int
+) -> None:
+    async def ask() -> None:
+        upstream = Upstream(*answers, closes_after=len(answers))
+        async with asking(upstream) as (connections, url):
+            for _ in answers[:-1]:
+                await post(connections, url)
+            with pytest.raises(ProviderError) as caught:
+                await post(connections, url)
+        assert caught.value.code == "connection"
+        assert (len(upstream.requests), upstream.connections) == (sent, 1)
 
     asyncio.run(ask())
 

@@ -13,7 +13,7 @@ from tests.gateway import CLAUDE, MODEL, chat, priced, serving
 from tests.llama import llama_server, needs_local
 from tests.player import Request, Script, playing, sent_json
 from ullage import count_request
-from ullage.gateway.upstream_counts import UpstreamCounts
+from ullage.gateway.upstream_counts import MOST_TARGETS, UpstreamCounts
 from ullage.gateway.upstreams import any_model_at
 from ullage.target import Target
 from ullage.tokens import Cost
@@ -234,6 +234,18 @@ def test_a_refusal_raises_the_ceiling_at_once() -> None:
     assert counts.factor(target).ceiling(1_200) >= 1_500
     counts.save_all()
     assert UpstreamCounts(shelf).factor(target) == counts.factor(target)
+
+
+def test_names_of_models_that_a_client_makes_up_need_no_more_and_more_memory() -> None:
+    shelf = MemoryShelf()
+    counts = UpstreamCounts(shelf)
+    kept = Target(model="boat", api="openai.chat")
+    counts.refuse(kept, Cost(1_000, 1_200), 1_500)
+    counts.save(kept)
+    for number in range(2 * MOST_TARGETS):
+        counts.observe(Target(model=f"boat-{number}", api="openai.chat"), Cost(1_000, 1_200), 1_100)
+    assert len(counts._known) == len(counts._unsaved) == MOST_TARGETS
+    assert counts.factor(kept).ceiling(1_200) >= 1_500  # read again
 
 
 def test_observations_are_due_to_be_saved_after_a_time_and_not_at_each_request(

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 from contextlib import asynccontextmanager
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -25,6 +25,7 @@ from tests.player import Script, answered, playing, sent_json
 from tests.test_http import closing_server
 from tests.world import PATIENCE
 from ullage.gateway.openapi import document
+from ullage.tokens import register_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -252,6 +253,20 @@ def test_damaged_bodies_get_a_refusal(gateway: Gateway, seed: int) -> None:
     assert status == 200 or 400 <= status < 500
 
 
+def test_an_answer_leaves_in_one_piece() -> None:
+    body = orjson.dumps(chat("Where is the harbour?"))
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
+    with (
+        playing(sent_json({"choices": ["north"]})) as player,
+        serving(player.url) as gateway,
+        socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as client,
+    ):
+        client.sendall(head.encode() + body)
+        piece = client.recv(65_536)
+    assert piece.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert orjson.loads(piece.partition(b"\r\n\r\n")[2])["choices"]
+
+
 def test_a_request_on_a_connection_that_the_upstream_has_closed_is_sent_again() -> None:
     with closing_server(answers=1) as (url, seen), serving(url) as gateway:
         for _ in range(3):
@@ -271,6 +286,38 @@ def test_every_operation_of_the_document_answers_as_it_says(case: Any, gateway: 
 
 
 # Long work
+
+
+class Slow:
+    """A tokenizer whose first count waits for the test, as the load of a vocabulary waits for the disk."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.is_asked = Event()
+        self.may_go_on = Event()
+
+    def count(self, text: str) -> int:
+        self.is_asked.set()
+        assert self.may_go_on.wait(PATIENCE)
+        return len(text)
+
+
+def test_the_first_request_of_a_model_does_not_stop_others() -> None:
+    slow = Slow()
+    register_tokenizer("slow-boat", slow)
+    with playing(sent_json({"choices": []})) as player, serving(player.url) as gateway:
+        body = {**chat("Where is the harbour?"), "model": "slow-boat"}
+        told: list[int] = []
+        asking = Thread(target=lambda: told.append(gateway.ask("/v1/chat/completions", body).status))
+        asking.start()
+        assert slow.is_asked.wait(PATIENCE)
+        try:
+            assert gateway.ask("/v1/chat/completions", chat("Where is the harbour?")).status == 200
+        finally:
+            slow.may_go_on.set()
+        asking.join(PATIENCE)
+    assert told == [200]
 
 
 @pytest.mark.parametrize(

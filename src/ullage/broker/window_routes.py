@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000_000
 """Most tokens of a window; a larger number is not a window."""
+MOST_MODELS = 1_000
+"""Most models whose windows are remembered."""
 
 
 class WindowRoute(NamedTuple):
@@ -108,12 +110,17 @@ class Windows:
         if place not in self._found:
             key = (*place, asyncio.get_running_loop())
             async with self._asking.setdefault(key, asyncio.Lock()):
-                if place not in self._found:
+                if place in self._found:
+                    return self._found[place]
+                try:
                     window, answered = await _asked(endpoint, transport)
-                    if not answered:
-                        return None
-                    self._found[place] = window
+                finally:
                     self._asking.pop(key, None)
+                if answered:
+                    if len(self._found) >= MOST_MODELS:
+                        self._found.clear()
+                    self._found[place] = window
+                return window
         return self._found[place]
 
 

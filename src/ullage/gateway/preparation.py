@@ -132,6 +132,7 @@ class Preparation:
         room = await self._upstreams.room_of(upstream, model)
         api = self._upstreams.api_of(upstream, model, call.api)
         target = target_of(upstream, model, api)
+        await self._counts.load(target)
         lowered = asked_limit(request.header("x-ullage-limit"), caller.key)
         requested = requested_output(body, call.api)
         limit = input_limit(room, requested, self._reserved, lowered) if call.is_fitted else NO_LIMIT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -37,6 +38,9 @@ GRACE = 10
 BACKLOG = 2048
 STARTING = 0.01
 """Seconds between two looks at a server that starts."""
+NEW_OBJECTS = 20_000
+"""New objects after which the garbage collector looks for cycles. A long request has some thousand, and none
+of them is in a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +131,8 @@ def make_server(app: App) -> Any:
     """Returns a server for the application; it takes no signals and believes no header about addresses."""
     import uvicorn  # noqa: PLC0415 - an extra
 
+    from ullage.gateway.client_transport import ClientProtocol  # noqa: PLC0415 - the same
+
     class Server(uvicorn.Server):
         """A server whose signals are handled by its owner."""
 
@@ -148,7 +154,7 @@ def make_server(app: App) -> Any:
         uvicorn.Config(
             app,
             loop="none",
-            http="httptools",
+            http=ClientProtocol,
             ws="none",
             lifespan="on",
             access_log=False,
@@ -164,6 +170,8 @@ def make_server(app: App) -> Any:
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs the coroutine of a server on the fast event loop, if that is installed."""
+    gc.freeze()  # the loaded objects live until the end, so the collector need not look at them
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):
         from uvloop import new_event_loop as factory  # noqa: PLC0415 - an extra

@@ -8,6 +8,7 @@ fitted again.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from dataclasses import replace
@@ -40,6 +41,10 @@ VARIED = 1.5
 """The largest request must be so many times as long as the smallest, so that a slope can be found."""
 STEPS = 50
 """Number of scales that are tried."""
+MOST_TARGETS = 1_000
+"""Most targets that are remembered, because a client may choose any name. The store has the others."""
+RARE_WORD = "qzxvkjwq"
+"""A vocabulary makes its last tables at the first word that it does not have."""
 UNSAVED = 30.0
 """Seconds after which what was learned is written to the store. A killed process loses no more than that."""
 
@@ -55,6 +60,14 @@ class UpstreamCounts:
         """The time of the first observation that the store does not have, on the monotonic clock. The thread
         that saves removes it."""
 
+    async def load(self, target: Target) -> None:
+        """Loads what a target's counts need, once, in a thread, so that other requests go on."""
+        if target in self._known:
+            return
+        found = await asyncio.to_thread(self._loaded, target)
+        if target not in self._known:  # another request may have loaded it, and learned more
+            self._remember(target, found)
+
     def factor(self, target: Target) -> Factor:
         """Returns the factor for the counts of a target; neutral if nothing is learned."""
         found = self._factors.get(target)
@@ -69,21 +82,19 @@ class UpstreamCounts:
     def observe(self, target: Target, estimate: Cost, actual: int) -> bool:
         """Learns the upstream's count of a request; returns True if `save` should be called."""
         before = self._history(target)
-        self._known[target] = observed(before, estimate, actual)
-        self._factors.pop(target, None)
+        self._remember(target, observed(before, estimate, actual))
         now = time.monotonic()
         return now - self._unsaved.setdefault(target, now) >= UNSAVED
 
     def refuse(self, target: Target, estimate: Cost, actual: int | None) -> None:
         """Learns that a request was refused as too long; `actual` is the upstream's count, if it is known."""
-        self._known[target] = refused(self._history(target), estimate, actual, _margin(target))
-        self._factors.pop(target, None)
+        self._remember(target, refused(self._history(target), estimate, actual, _margin(target)))
         self._unsaved.setdefault(target, time.monotonic())
 
     def save(self, target: Target) -> None:
         """Writes what was learned about a target to the store; blocks while it is written."""
         if self._unsaved.pop(target, None) is not None:
-            history = self._known[target].to_json()
+            history = self._history(target).to_json()
             self._shelf.learn(target, lambda _: history)
 
     def save_all(self) -> None:
@@ -92,10 +103,22 @@ class UpstreamCounts:
             self.save(target)
 
     def _history(self, target: Target) -> TargetHistory:
-        found = self._known.get(target)
-        if found is None:
-            found = self._known[target] = TargetHistory.from_json(self._shelf.learned(target))
-        return found
+        return self._known.get(target) or TargetHistory.from_json(self._shelf.learned(target))
+
+    def _loaded(self, target: Target) -> TargetHistory:
+        """Returns the history of a target in the store, after its vocabularies were loaded."""
+        counter_for(target).text(RARE_WORD)
+        return TargetHistory.from_json(self._shelf.learned(target))
+
+    def _remember(self, target: Target, history: TargetHistory) -> None:
+        """Remembers a history as the newest, and forgets the oldest if there are too many."""
+        self._known.pop(target, None)
+        self._known[target] = history
+        self._factors.pop(target, None)
+        while len(self._known) > MOST_TARGETS:
+            oldest = next(iter(self._known))
+            for kept in (self._known, self._factors, self._unsaved):
+                kept.pop(oldest, None)
 
 
 def _margin(target: Target) -> float:

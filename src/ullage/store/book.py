@@ -129,7 +129,7 @@ class StoredBook:
         is_durable = bool(self._unbooked) or any(isinstance(each, Settling) for each in changes)
         try:
             with self._writing(is_durable=is_durable) as sums:
-                sums.load(scope for each in changes for scope in scopes_of(each.reservation.account))
+                sums.load(scope for each in changes for scope in _scopes_changed(each))
                 return [
                     self._reserve(sums, *each)
                     if isinstance(each, Reserving)
@@ -236,6 +236,13 @@ class StoredBook:
                 pass
 
 
+def _scopes_changed(change: BookChange) -> Iterator[Scope]:
+    """Yields the scopes whose sums a change reads."""
+    yield from scopes_of(change.reservation.account)
+    if isinstance(change, Reserving):
+        yield from ((check_scope(cap.scope), cap.name) for cap in change.caps)
+
+
 def _exceeded_cap(sums: BookSums, caps: Sequence[Cap], asked: ScopeTotals) -> Refusal | None:
     """Returns the first cap that the call could exceed; a call that uses nothing of a unit exceeds no cap."""
     more = {"dollars": asked.held, "tokens": asked.tokens_held, "requests": 1}
@@ -247,14 +254,16 @@ def _exceeded_cap(sums: BookSums, caps: Sequence[Cap], asked: ScopeTotals) -> Re
 
 
 def _count_requests(sums: BookSums, caps: Sequence[Cap]) -> None:
-    """Counts a request in its minute, and deletes the minutes before it."""
+    """Counts a request in its minute; the first one deletes the minutes before it."""
     for cap in caps:
-        if cap.unit == "requests":
-            sums.add([(cap.scope, cap.name)], ScopeTotals(requests=1))
+        if cap.unit != "requests":
+            continue
+        if not sums.total((cap.scope, cap.name)).requests:
             key = cap.name.partition(" ")[0]
             sums.connection.execute(
                 "DELETE FROM totals WHERE scope = ? AND name > ? AND name < ?", (cap.scope, key, cap.name)
             )
+        sums.add([(cap.scope, cap.name)], ScopeTotals(requests=1))
 
 
 def _hold(connection: Connection, reservation: Reservation, asked: ScopeTotals, holder: int) -> None:

@@ -274,7 +274,7 @@ def _give_back_room(connection: SqliteConnection) -> None:
 def _status_of(path: Path) -> tuple[tuple[int, int], int]:
     """Returns the device and inode of a file, and its length; -1 if there is no file."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - twice as fast, and asked four times in each transaction
     except OSError:
         return (-1, -1), -1
     return (status.st_dev, status.st_ino), status.st_size
