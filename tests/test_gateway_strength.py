@@ -253,6 +253,18 @@ def test_damaged_bodies_get_a_refusal(gateway: Gateway, seed: int) -> None:
     assert status == 200 or 400 <= status < 500
 
 
+@pytest.mark.parametrize("value", [b'{"a":' * 500 + b"1" + b"}" * 500, b"[NaN, 99999999999999999999999]"])
+def test_json_that_is_hard_to_write_gets_an_answer_and_never_a_fault(gateway: Gateway, value: bytes) -> None:
+    bodies = (
+        b'{"messages":[{"role":"user","content":%b}]',
+        b'{"messages":[{"role":"user","content":"hi"}],"tools":[%b]',
+        b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":900000,"more":%b',
+    )
+    for body in bodies:
+        for path in ("/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens"):
+            assert gateway.ask(path, body % value + b',"model":"gpt-5.1"}').status < 500
+
+
 def test_an_answer_leaves_in_one_piece() -> None:
     body = orjson.dumps(chat("Where is the harbour?"))
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"

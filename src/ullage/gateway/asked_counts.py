@@ -16,7 +16,7 @@ import orjson
 
 from ullage.errors import InvalidConversation, InvalidRequest, ProviderError
 from ullage.gateway.preparation import target_of
-from ullage.gateway.request import parse_object
+from ullage.gateway.request import parse_object, write_json
 from ullage.gateway.upstream import address_of, sent_headers
 from ullage.tokens import Cost, count_request
 from ullage.tokens.calibration import LOWEST
@@ -85,7 +85,7 @@ class AskedCounts:
             ours = await asyncio.to_thread(count_request, body, api, target.model)
             headers = sent_headers(upstream, request, api, own_key=caller.own_key)
             url = address_of(upstream, PATHS[api], request.query)
-            data = orjson.dumps(asked)
+            data = write_json(asked)
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
                 theirs = _count_in(await reply.read()) if reply.status == 200 else None
         except (ProviderError, InvalidRequest, InvalidConversation):

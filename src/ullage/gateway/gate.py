@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CACHED = 1.0
 """Seconds for which a key is not looked up again; a revocation takes effect after twice this time at most."""
 MOST_CACHED = 10_000
+PROXIED = ("x-forwarded-for", "forwarded", "x-real-ip")
+"""Headers in which a proxy names its client."""
 
 
 class Caller(NamedTuple):
@@ -105,7 +107,10 @@ def _admit_local(request: Received) -> Caller:
 
 
 def check_place(request: Received) -> None:
-    """Refuses a client that is not on this machine, or that calls this machine by another name."""
+    """Refuses a client that is not on this machine, or that calls this machine by another name.
+
+    A proxy on this machine is no client: it may pass on requests of others.
+    """
     if not _is_local(request.client):
         raise Refused(
             "key",
@@ -114,6 +119,11 @@ def check_place(request: Received) -> None:
         )
     if not _is_local(_host(request.header("host"))):
         raise Refused("forbidden", "The request names another host: use http://127.0.0.1 as the address")
+    if any(request.header(name) for name in PROXIED):
+        raise Refused(
+            "forbidden",
+            "The gateway is behind a proxy and no key exists. Make one: ullage keys create NAME --admin",
+        )
 
 
 def is_direct(request: Received) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
+from ullage.gateway.request import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +66,9 @@ def _digests(items: Sequence[Any]) -> list[bytes]:
     """Returns the hash of each beginning of the items, from the empty one on; cache marks do not count."""
     digests = [b""]
     for item in items:
-        data = orjson.dumps(item)
+        data = write_json(item)
         if MARK in data:
-            data = orjson.dumps(_unmarked(item))
+            data = write_json(_unmarked(item))
         digests.append(hashlib.blake2b(digests[-1] + data, digest_size=16).digest())
     return digests
 

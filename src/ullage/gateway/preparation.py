@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import orjson
-
 from ullage.broker.dialects import DIALECTS
 from ullage.cost.keys import check_model
 from ullage.errors import InvalidConversation, InvalidRequest
@@ -17,7 +15,7 @@ from ullage.gateway.conversations import identify, weight_of
 from ullage.gateway.limits import NO_LIMIT, asked_limit, input_limit, lower_output, requested_output
 from ullage.gateway.policy_header import HEADER, policy_of
 from ullage.gateway.refusals import Refused
-from ullage.gateway.request import parse_object
+from ullage.gateway.request import parse_object, write_json
 from ullage.gateway.translation import translate
 from ullage.gateway.upstreams import named_model
 from ullage.target import Target
@@ -166,7 +164,7 @@ class Preparation:
             api=api,
             model=model,
             target=target,
-            data=raw if sent is body else orjson.dumps(sent),
+            data=raw if sent is body else write_json(sent),
             count=count,
             estimate=_unread_cost(target, raw) if fitted is None else fitted.fitted.estimate,
             limit=None if limit == NO_LIMIT else limit,

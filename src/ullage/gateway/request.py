@@ -172,3 +172,14 @@ def _parsed(body: bytes) -> Any:
         if value is None:
             raise Refused("invalid", f"the request's body is not JSON: {error}") from None
         return value
+
+
+def write_json(value: Any) -> bytes:
+    """Returns a client's value as JSON; refuses one that is nested too deeply to be written."""
+    try:
+        return jsontext.dump(value)
+    except (RecursionError, TypeError, ValueError):
+        raise Refused(
+            "invalid",
+            "the request's body is nested too deeply: write fewer lists and objects into each other",
+        ) from None

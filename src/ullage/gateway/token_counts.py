@@ -10,7 +10,7 @@ import orjson
 
 from ullage.cost.keys import check_model
 from ullage.gateway.refusals import GatewayAnswer, Refused
-from ullage.gateway.request import parse_object
+from ullage.gateway.request import parse_object, write_json
 from ullage.gateway.upstream import address_of, returned_headers, sent_headers
 from ullage.gateway.upstreams import named_model
 from ullage.target import Target
@@ -70,7 +70,7 @@ class TokenCounts:
         upstream = self.upstreams.find(model)
         name = upstream.endpoint.model if upstream.renamed else model
         if self.upstreams.api_of(upstream, model, route.api) == route.api:
-            data = orjson.dumps({**body, "model": name}) if upstream.renamed else raw
+            data = write_json({**body, "model": name}) if upstream.renamed else raw
             headers = sent_headers(upstream, request, route.api, own_key=caller.own_key)
             url = address_of(upstream, route.path, request.query)
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ullage.gateway.gate import check_place, is_direct
+from ullage.gateway.gate import is_direct
 from ullage.gateway.refusals import Refused
 
 if TYPE_CHECKING:
     from ullage.gateway.request import Received
 
 COOKIE = "ullage-page"
-
-
-def check_neighbour(request: Received) -> None:
-    """Refuses a browser that is not on this machine; a proxy on this machine is no neighbour either."""
-    check_place(request)
-    if request.header("x-forwarded-for") or request.header("forwarded"):
-        raise Refused(
-            "forbidden",
-            "The page is behind a proxy and no key exists. Make one: ullage keys create NAME --admin",
-        )
 
 
 def check_origin(request: Received) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ullage import __version__
 from ullage.errors import StoreError, UllageError
 from ullage.gateway import relay
-from ullage.gateway.page.browser import check_neighbour, check_origin, cookie_with, token_of
+from ullage.gateway.gate import check_place
+from ullage.gateway.page.browser import check_origin, cookie_with, token_of
 from ullage.gateway.page.login import LASTS, NEIGHBOUR, Logins
 from ullage.gateway.page.money import MOST_SESSIONS, Money
 from ullage.gateway.page.view import REASONS, dump, event
@@ -113,7 +114,7 @@ class Page:
     async def send_file(self, connection: ClientConnection) -> None:
         """Answers with a file of the page."""
         if not await self._gate.needs_keys():
-            check_neighbour(connection.request)
+            check_place(connection.request)
         file = FILES[_path(connection.request)]
         headers = {"content-type": file.kind, "cache-control": "no-cache", "vary": "accept"}
         await _send(connection, GatewayAnswer(200, headers, _read(file.name)))
@@ -221,7 +222,7 @@ class Page:
         """Returns the visitor; raises Refused if it may not see the page."""
         check_origin(request)
         if not await self._gate.needs_keys():
-            check_neighbour(request)
+            check_place(request)
             return NEIGHBOUR
         visitor = await self._logins.find(token_of(request))
         if visitor is None:
