@@ -269,7 +269,7 @@ def test_the_caps_of_a_key_hold_by_day_by_month_and_in_all(kept: Store) -> None:
         bill.settle(bill.reserve("m", 1_000 * thousands, 0), Usage(prompt=1_000 * thousands))
 
     spend(3)
-    with pytest.raises(BudgetExceeded, match="key-day 'abcd2345 2026-11-18'") as raised:
+    with pytest.raises(BudgetExceeded, match="The cap for key 'abcd2345' on 2026-11-18 is \\$0.003") as raised:
         spend(1)
     assert (raised.value.cap, raised.value.spent, raised.value.worst) == (
         Decimal("0.003"),
@@ -278,7 +278,7 @@ def test_the_caps_of_a_key_hold_by_day_by_month_and_in_all(kept: Store) -> None:
     )
     clock.now += 86_400
     spend(2)
-    with pytest.raises(BudgetExceeded, match="key-month"):
+    with pytest.raises(BudgetExceeded, match="key 'abcd2345' in 2026-11 is"):
         spend(1)
     clock.now += 30 * 86_400
     spend(1)

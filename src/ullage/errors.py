@@ -160,6 +160,8 @@ class ContextOverflowError(UllageError):
         return text
 
 
+_SPANS = {"key-day": "on", "key-month": "in"}
+"""The word between a key and a span of time, by the scope of a cap."""
 _RAISE_CAP = {"own": "Raise cost.cap_at_dollars", "key": "Ask for a key with a higher cap"}
 
 
@@ -192,13 +194,21 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         limit, used, held, most = map(shown.format, (cap, spent, reserved, worst))
         running = f", reserved for running calls {held}" if reserved else ""
         super().__init__(
-            f"Cap for {scope} {name!r} {limit}, spent {used}{running}: "
+            f"The cap for {_capped(scope, name)} is {limit}, spent {used}{running}: "
             f"this call could {'take' if unit == 'tokens' else 'cost'} {most}"
             f"{'' if shortest is None else f', even with an answer of {shortest:,} tokens'}. "
             f"{_RAISE_CAP['key' if scope.startswith('key') else 'own']}, "
             f"{'ask for a shorter answer' if shortest is None else 'shorten the conversation'}, "
             f"or {'send a shorter prompt' if unit == 'tokens' else 'use a cheaper model'}."
         )
+
+
+def _capped(scope: str, name: str) -> str:
+    """Returns a cap's scope in words, such as `key 'abcd2345' on 2026-11-18`."""
+    if scope not in _SPANS:
+        return f"{scope} {name!r}"
+    key, _, span = name.partition(" ")
+    return f"key {key!r} {_SPANS[scope]} {span}"
 
 
 class RateLimited(UllageError):  # noqa: N818 - the same form

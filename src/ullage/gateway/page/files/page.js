@@ -771,7 +771,8 @@ function showState(state) {
   seen.money = state.money;
   seen.running = state.running;
   takeNews(state);
-  find("version").textContent = `${state.version}, since ${new Date(state.started * 1000).toLocaleString()}`;
+  const started = new Date(state.started * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  find("version").textContent = `${state.version}, since ${started}`;
   find("logout").hidden = !state.has_login;
   find("login").hidden = true;
   find("main").hidden = false;
