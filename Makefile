@@ -37,9 +37,9 @@ check: $(VENV)/installed
 	$(BIN)/python scripts/docs.py --check
 	$(BIN)/python scripts/pictures.py --check
 
-# Four processes also on two cores, because many tests wait; one that has no tests left takes some of another's.
+# Six processes also on two cores, because many tests wait; one that has no tests left takes some of another's.
 test: check
-	$(BIN)/python -m pytest -n 4 --dist=worksteal
+	$(BIN)/python -m pytest -n 6 --dist=worksteal
 
 # The same tests on an unfriendly machine. `make hostile TESTS=tests/test_shell.py` takes only some of them.
 hostile: $(VENV)/installed

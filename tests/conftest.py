@@ -33,6 +33,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+LONG = ("test_served.py", "test_promises.py", "test_exits.py", "test_savepoint.py")
+"""Test files that take long. They begin first, so that no process waits for them at the end."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the world before a test module is imported, so that its constants are made in it too."""
@@ -46,6 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if not module.name.startswith("ullage.integrations."):
             with contextlib.suppress(ImportError, ConfigurationError):  # an extra that is not installed
                 importlib.import_module(module.name)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long files in front, after all tests were put in random order."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
