@@ -308,6 +308,28 @@ def test_a_listing_of_many_rows_leaves_its_first_rows() -> None:
     assert found == [f"HAT{number:03}" for number in range(ROWS)]
 
 
+def test_a_line_between_lines_of_json_keeps_its_value() -> None:
+    dice = random.Random(7)  # noqa: S311 - a log, not a secret
+    log = [json.dumps({"trace_id": f"{dice.getrandbits(64):016x}", "ms": number}) for number in range(90)]
+    log.insert(70, "deploy_token=QX-4417-ZULU")
+    found = [(name, value) for _, _, name, value in find(Taken("tool", "\n".join(log), 1))]
+    assert ("deploy_token", "QX-4417-ZULU") in found
+
+
+@pytest.mark.parametrize("form", ["2009-10-{:02}(日本)", "2024-05-{:02}", "{}125ms", "{:03}c02879b4ecba3"])
+def test_the_dates_and_hashes_of_a_listing_leave_room_for_its_names(form: str) -> None:
+    rows = [{"seen": form.format(number), "title": f"Boat {'abcdefghi'[number]}"} for number in range(9)]
+    found = find(Taken("tool", json.dumps(rows), 1))
+    kinds = [kind for kind, _, name, _ in found if name == "seen"]
+    assert kinds[:3] == [Kind.IDENTIFIER] * 3
+    assert set(kinds[3:]) == {Kind.DETAIL}
+
+
+def test_tags_are_no_paths() -> None:
+    page = '<!DOCTYPE html PUBLIC "-//W3C//DTD">\n<title>Boats</title>\n<a href="/boats/list.pl"></a>'
+    assert words(f"{page}\nwc </etc/hosts") == ["/boats/list.pl", "/etc/hosts"]
+
+
 def test_sizes_and_durations_without_a_name_are_left_out() -> None:
     text = "built in 119ms, 12.5s in all, 106625 bytes, 64MB, order 98421733 " + "and so on " * 30
     assert [value for _, _, _, value in find(Taken("tool", text, 1))] == ["98421733"]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ullage.fitting.fields import list_fields, load_json, scan_fields
-from ullage.fitting.outputs import ERROR_WORDS, find_first, find_lines, group_of, pairs, words
+from ullage.fitting.outputs import ALIKE, ERROR_WORDS, find_first, find_lines, group_of, pairs, words
 from ullage.fitting.talk import SPECIFIC, read_speech
 from ullage.fitting.values import (
     READ_CHARS,
@@ -22,7 +22,9 @@ from ullage.fitting.values import (
     clean,
     day_of,
     head_of,
+    is_hash,
     is_identifier,
+    is_measure,
     is_moment,
     is_number,
 )
@@ -99,6 +101,7 @@ _SPEAKER = re.compile(r"(?:user|assistant)(?= |$)")
 _KEY = re.compile(
     r"(?:^|[_.\-])(?:ids?|uuid|number|code|key|token|e?mail|handle|ref|sha|hash)$|[a-z](?:Ids?|ID|Key|Token|Code)$",
 )
+_NAMING = frozenset({Kind.KEY, Kind.IDENTIFIER})
 _DECISION_WORDS = ("- [ ] ", "todo", "decided", "instead of", "going with", "next step")
 
 
@@ -262,6 +265,9 @@ def _from_result(text: str, call: tuple[str, str] | None) -> list[Found]:
         value = clean(text)
         return [(Kind.ERROR if phrase_kind(value) is Kind.ERROR else Kind.RESULT, line, "", value)]
     if fields := scan_fields(text):
+        if "\n" in text:  # a log of JSON lines may have others between them
+            known = {name for name, _ in fields}
+            fields += [pair for pair in pairs(text) if pair[0] not in known]
         return _from_fields(fields, line)
     found: list[Found] = [(Kind.ERROR, line, "", error) for error in find_lines(ERROR_WORDS, text)]
     found += [(field_kind(name, value), line, name, value) for name, value in pairs(text)]
@@ -280,5 +286,8 @@ def _from_fields(fields: list[tuple[str, str]], line: str) -> list[Found]:
             found += [(field_kind(name, each), line, name, each) for name, each in pairs(value)]
             found += [(Kind.FOUND, line, group_of(word), word) for word in words(value)]
         else:
-            found.append((field_kind(key, value), line, key, day_of(value)))
+            kind, value = field_kind(key, value), day_of(value)  # noqa: PLW2901 - the same field
+            if number > ALIKE and kind in _NAMING and (is_hash(value) or is_measure(value)):
+                kind = Kind.DETAIL  # the dates or hashes of a listing: its other fields tell more
+            found.append((kind, line, key, value))
     return found

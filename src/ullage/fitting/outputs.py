@@ -11,7 +11,7 @@ import re
 from collections import Counter
 
 from ullage.fitting.relevance import stop_words
-from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_moment
+from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_hash, is_moment
 
 MOST_WORDS = 16
 """The most identifiers that are read from one text."""
@@ -37,8 +37,8 @@ _JOINT = re.compile(r"([\w'-]+)[.:]([A-Z][\w'-]*)")
 _STARTERS = frozenset({"finally", "first", "let", "maybe", "next", "note", "perhaps", "sorry", "try"})
 # Sizes, durations and counts say nothing without a name; a longer number may be an id.
 _MEASURE = re.compile(r"[$+-]?[0-9]{1,6}(?:[.,][0-9]+)*(?:[kKMGT]i?[bB]?|[bB]|[num]?s|min|h|x|%)?")
+_TAG = re.compile(r"</[A-Za-z][\w.:-]*\s*>|<![A-Za-z][^<>]*>")  # not the file in `wc </etc/hosts`
 _METHOD = re.compile(r"\.[a-z]+[A-Z]\w*")  # what is called on a value: `.toLowerCase`
-_HASH = re.compile(r"[0-9a-f]{7,64}")
 _FILE = re.compile(
     r"[\w-][\w.-]*\.(?:bash|cc?|cfg|conf|cpp|cs|css|csv|db|env|exe|gif|go|gz|h|hpp|html?|ini|ipynb|java|jpe?g|jsx?"
     r"|json|jsonl|kt|lock|log|lua|md|mjs|mk|pdf|php|pl|png|proto|pyi?|rb|rs|rst|scss|sh|sql|sqlite|svg|swift|tar"
@@ -62,7 +62,7 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
     kept: list[str] = []
     shapes: dict[bytes, int] = {}
     telling = _TELLING.search
-    text = ends_of(text)
+    text = _without_tags(ends_of(text))
     if not telling(text):
         return kept
     pattern = _ASCII_WORD if text.isascii() and "%" not in text else _WORD
@@ -82,7 +82,7 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
         elif is_moment(bare) or _MEASURE.fullmatch(bare):
             continue
         else:
-            shape = b"#" if _HASH.fullmatch(bare) else shape
+            shape = b"#" if is_hash(bare) else shape
             seen = shapes[shape] = shapes.get(shape, 0) + 1
             if seen > ALIKE:  # a listing goes on with the same shape
                 continue
@@ -92,6 +92,11 @@ def words(text: str, most: int = MOST_WORDS) -> list[str]:
         if len(kept) >= most:
             break
     return kept
+
+
+def _without_tags(text: str) -> str:
+    """Returns a page without its closing tags and declarations, which would pass for paths."""
+    return _TAG.sub(" ", text) if "</" in text or "<!" in text else text
 
 
 def _without_next(word: str) -> str:

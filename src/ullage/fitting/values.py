@@ -16,6 +16,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\
 _INNER_DOT = re.compile(r" ·(?= )")
 _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z_@-])\S{5,}|[A-Z0-9]{5,}|\S+@\S+\.\S+")
 _NUMBER = re.compile(r"[\d.,:%$ +-]*")
+_HASH = re.compile(r"[0-9a-f]{7,64}")
+_MEASURE = re.compile(r"[+-]?\d[\d.,:/-]*(?:[A-Za-z]{0,3}|\(?[^\x00-\x7f]+\)?)")
 _MOMENT = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d{4}-\d\d-\d\dT\S+"
 )
@@ -66,6 +68,16 @@ def ends_of(text: str, most: int = READ_CHARS) -> str:
 def is_identifier(value: str) -> bool:
     """Returns True if a word looks like an id, a code or an address."""
     return _IDENTIFIER.fullmatch(value) is not None
+
+
+def is_hash(value: str) -> bool:
+    """Returns True if a word may be a hash: digits and the letters a to f."""
+    return _HASH.fullmatch(value) is not None
+
+
+def is_measure(value: str) -> bool:
+    """Returns True if a word is a date, a duration or a size: digits, and perhaps a unit or a country."""
+    return _MEASURE.fullmatch(value) is not None
 
 
 def is_number(value: str) -> bool:
