@@ -325,6 +325,21 @@ def test_the_dates_and_hashes_of_a_listing_leave_room_for_its_names(form: str) -
     assert set(kinds[3:]) == {Kind.DETAIL}
 
 
+def test_a_line_of_code_reports_no_error() -> None:
+    code = "} catch (error) {\n  throw new CaskError(`the cask leaks`, {\n"
+    text = "x = 1\n" * 40 + code + "CaskError: cask 7 leaks\n"
+    errors = [value for kind, _, _, value in find(Taken("tool", text, 1)) if kind is Kind.ERROR]
+    assert errors == ["CaskError: cask 7 leaks"]
+
+
+def test_what_stands_between_two_marked_words_is_not_marked() -> None:
+    found = [
+        value for _, _, _, value in find(Taken("assistant", "Use 5` of it. If `cask_7` leaks, stop.", 1))
+    ]
+    assert "of it. If" not in found
+    assert "cask_7" in found
+
+
 def test_tags_are_no_paths() -> None:
     page = '<!DOCTYPE html PUBLIC "-//W3C//DTD">\n<title>Boats</title>\n<a href="/boats/list.pl"></a>'
     assert words(f"{page}\nwc </etc/hosts") == ["/boats/list.pl", "/etc/hosts"]

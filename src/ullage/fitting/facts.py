@@ -95,7 +95,8 @@ USER, ASSISTANT = "user", "assistant"
 OUTPUT = "output()"
 """The label of lines that quote the output of commands."""
 
-_MARKED = re.compile(r"`([^`\n]{3,80})`|\*\*([^*\n:]{3,60})\*\*")
+# No blank beside a mark: what is between two marked words is not marked.
+_MARKED = re.compile(r"`(?=\S)([^`\n]{3,80})(?<=\S)`|\*\*([^*\n:]{3,60})\*\*")
 _FENCED = re.compile(r"^[ \t]{0,8}```[^\n]*\n.*?(?:^[ \t]{0,8}```|\Z)", re.MULTILINE | re.DOTALL)
 _SPEAKER = re.compile(r"(?:user|assistant)(?= |$)")
 _KEY = re.compile(

@@ -44,6 +44,7 @@ _FILE = re.compile(
     r"|json|jsonl|kt|lock|log|lua|md|mjs|mk|pdf|php|pl|png|proto|pyi?|rb|rs|rst|scss|sh|sql|sqlite|svg|swift|tar"
     r"|tex|toml|tsv|tsx?|txt|vue|xml|ya?ml|zip)"
 )
+_CODE_ENDS = ("{", "(", ";", ",")  # `} catch (error) {` reports nothing
 _CODE = re.compile(r"[A-Za-z_][\w.:-]*")
 _DIGIT = re.compile(r"[0-9]")
 _DIGITS = b"0123456789"
@@ -188,7 +189,9 @@ def find_lines(wanted: tuple[str, ...], text: str) -> list[str]:
     found: list[str] = []
     at = find_first(wanted, lowered)
     while 0 <= at < len(text) and len(found) < 2:
-        found.append(_line_at(text, at))
+        line = _line_at(text, at)
+        if not line.endswith(_CODE_ENDS):
+            found.append(line)
         end = lowered.find("\n", at)
         at = find_first(wanted, lowered, end) if end >= 0 else -1
     return found
