@@ -12,12 +12,14 @@ import pytest
 import ullage
 from ullage import wire
 from ullage.call_pairs import check_conversation
+from ullage.context import MemoryJournal
 from ullage.errors import ConfigurationError, InvalidConversation, InvalidRequest
 from ullage.intake import DEEPEST
+from ullage.testing import ScriptedProvider
 from ullage.usage import Usage, read_usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 
 class Dumped:
@@ -362,6 +364,47 @@ def test_reserve_is_taken_off_the_limit() -> None:
         ullage.fit([], limit=1_000, reserve=1_000)
     with pytest.raises(ConfigurationError, match="reserve"):
         ullage.fit([], limit=1_000, reserve=-1)
+
+
+OTHER_OBJECTS: list[tuple[str, Callable[[], object]]] = [
+    ("journal", lambda: ullage.Context(journal="talk.db")),
+    ("journal", lambda: ullage.Context(journal=MemoryJournal)),
+    ("session", lambda: ullage.Context(session=0)),
+    ("meter", lambda: ullage.Context(meter=5)),
+    ("clock", lambda: ullage.Context(clock=1.5)),
+    ("summarize", lambda: ullage.Context(summarize="gpt-4o")),
+    ("reserved_output", lambda: ullage.Context(reserved_output="1000")),
+    ("tokenizer", lambda: ullage.Context(tokenizer="o200k")),
+    ("tokenizer", lambda: ullage.Window(limit=9, tokenizer="o200k")),
+    ("tokenizer", lambda: ullage.Window(limit=9, tokenizer=["o200k"])),
+    ("tokenizer", lambda: ullage.register_tokenizer("my-model", "o200k")),
+    ("limit", lambda: ullage.Window(limit=9).refold(limit="9")),
+    ("limit", lambda: ullage.Window(limit=9).refold(limit=0)),
+    ("limit", lambda: ullage.Window(limit=9).refold(limit=-5)),
+    ("policy", lambda: ullage.Window(limit=9).refold(policy={})),
+    ("factor", lambda: ullage.Window(limit=9).refold(factor=0)),
+    ("priority", lambda: ullage.Window(limit=9).append(user("Hello"), priority="")),
+    ("limit", lambda: ullage.RequestWindow("openai.chat", limit="9")),
+    ("reserve", lambda: ullage.RequestWindow("openai.chat", reserve=-1)),
+    ("reserve", lambda: ullage.RequestWindow("openai.chat", limit=9, reserve=9)),
+    ("factor", lambda: ullage.RequestWindow("openai.chat", factor=2)),
+    ("factor", lambda: setattr(ullage.RequestWindow("openai.chat"), "factor", 2)),
+    ("book", lambda: ullage.Ledger(book="ledger.db")),
+    ("key", lambda: ullage.Ledger(key="sk-1")),
+    ("clock", lambda: ullage.Ledger(clock=0)),
+    ("cap_at_dollars", lambda: ullage.Ledger(cap_at_dollars=1e308)),
+    ("cap_at_dollars", lambda: ullage.Ledger(cap_at_dollars=[[1]])),
+    ("shelf", lambda: ullage.Calibration("learned.db")),
+    ("provider", lambda: ullage.Client("gpt-4o")),
+    ("ledger", lambda: ullage.Client(ScriptedProvider([]), ledger=0.5)),
+]
+"""Option → a call with a value of another kind, as a program makes it that holds the library wrongly."""
+
+
+@pytest.mark.parametrize(("option", "call"), OTHER_OBJECTS)
+def test_an_option_of_another_kind_is_refused_by_its_name(option: str, call: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        call()
 
 
 def test_usage_is_read_of_an_object_of_an_sdk() -> None:

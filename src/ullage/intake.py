@@ -139,6 +139,24 @@ def checked_text(value: Any, what: str) -> str:
     return value
 
 
+def checked_function(value: Any, what: str) -> Any:
+    """Returns a function; raises ConfigurationError with the option's name for anything else."""
+    if not callable(value):
+        raise ConfigurationError(f"{what} must be a function, not {kind_of(value)}")
+    return value
+
+
+def checked_member(value: Any, what: str, described: str, *methods: str) -> Any:
+    """Returns an object with these methods; raises ConfigurationError with the option's name for others.
+
+    A class that was passed in place of an object has the methods too, and is refused as well.
+    """
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+        given = f"the class {value.__name__}" if isinstance(value, type) else kind_of(value)
+        raise ConfigurationError(f"{what} must be {described}, not {given}")
+    return value
+
+
 # Messages --------------------------------------------------------------------------------------------
 
 

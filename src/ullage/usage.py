@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.categories import MAIN
 from ullage.errors import ConfigurationError
-from ullage.intake import NotPlain, checked_text, kind_of, plain, whole_number
+from ullage.intake import NotPlain, checked_text, kind_of, plain, shown, whole_number
 from ullage.wire import usage_counts
 from ullage.wire.api import MOST_TOKENS
 
@@ -26,6 +26,8 @@ MONEY = decimal.Context(prec=100)
 """Decimal context for sums of money: exact, independent of the caller's own context."""
 MOST_DOLLARS = 10**6
 """Highest price of one request in dollars that is accepted."""
+MOST_MONEY = 10**15
+"""Highest cap in dollars that is accepted: all sums below it are exact."""
 NOBODY = "?"
 """Model name for calls that name no model."""
 
@@ -158,11 +160,11 @@ def dollars(value: Decimal | float | str, what: str) -> Decimal:
     A float is read by its shortest decimal text.
     """
     try:
-        amount = Decimal(str(value))
+        amount = Decimal(str(value) if isinstance(value, Decimal | int | float | str) else "NaN")
     except InvalidOperation:
         amount = Decimal("NaN")
-    if not amount.is_finite() or amount < 0:
-        raise ConfigurationError(f"{what} must be an amount of dollars, 0 or more, not {value!r}")
+    if not amount.is_finite() or not 0 <= amount <= MOST_MONEY:
+        raise ConfigurationError(f"{what} must be an amount of dollars, 0 or more, not {shown(value)}")
     return amount
 
 

@@ -11,9 +11,10 @@ from ullage.context.blocks import DEFAULT_PROMPT
 from ullage.context.bounds import Bounds
 from ullage.context.summary import Summaries, Summarizer
 from ullage.fitting.policy import checked_policy
-from ullage.intake import checked_share, read_tools, whole_number
+from ullage.intake import checked_function, checked_member, checked_share, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens.calibration import NEUTRAL
+from ullage.tokens.vocabularies import checked_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,6 +75,16 @@ class ContextOptions:
     def __post_init__(self) -> None:
         whole_number(self.max_summary_chars, "max_summary_chars", 1)
         checked_share(self.summarize_at, "summarize_at")
+        if self.reserved_output is not None:
+            whole_number(self.reserved_output, "reserved_output")
+        if self.tokenizer is not None:
+            checked_tokenizer(self.tokenizer)
+        if self.meter is not None:
+            checked_member(self.meter, "meter", "a Meter", "add_usage", "pop_warnings")
+        checked_function(self.clock, "clock")
+        if self.summarize is not None and not isinstance(self.summarize, Summarizer):
+            checked_function(self.summarize, "summarize")
+        target_of(self.summarizer_model)
 
     def bounds(self) -> Bounds:
         """Returns the target, limit and policy; raises ConfigurationError if they cannot work together."""

@@ -14,7 +14,7 @@ from ullage.context.blocks import Blocks, memory_text
 from ullage.context.journal import Event, MemoryJournal
 from ullage.context.state import State, apply, render
 from ullage.errors import InvalidConversation
-from ullage.intake import checked_text, copied, kind_of, read_message, whole_number
+from ullage.intake import checked_member, checked_text, copied, kind_of, read_message, whole_number
 from ullage.messages import SYSTEM_ROLES, result_message
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ullage.context.journal import Item, Journal, Piece
     from ullage.context.search import Hit
     from ullage.messages import Message
+
+_JOURNAL = ("journal", "a Journal, such as the journal of ullage.store.open(path)", "append", "events")
 
 Listener: TypeAlias = "Callable[[Event, Blocks], None]"
 """Called with each event after it was applied, and with the blocks of the prompt before it."""
@@ -35,8 +37,9 @@ class Record:
         self, journal: Journal | None, session: str | None, system_prompt: str, memory_max_chars: int
     ) -> None:
         self.system_prompt = checked_text(system_prompt, "system_prompt")
-        self.session = checked_text(session or uuid.uuid4().hex, "session")
-        self.journal: Journal = MemoryJournal() if journal is None else journal
+        named = None if session is None else checked_text(session, "session")
+        self.session = named or uuid.uuid4().hex
+        self.journal: Journal = MemoryJournal() if journal is None else checked_member(journal, *_JOURNAL)
         self.pursuing = True
         """False while the goal is paused: requests are then made as if there were no goal."""
         self.state = State()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.categories import MAIN
 from ullage.cost.book import Account, Cap, MemoryBook, Reservation
-from ullage.cost.keys import caps_of
+from ullage.cost.keys import GatewayKey, caps_of
 from ullage.cost.prices import cost_of, prices_of, worst_case
 from ullage.errors import BudgetExceeded, ConfigurationError, NotBooked, RateLimited
-from ullage.intake import checked_text, kind_of, whole_number
+from ullage.intake import checked_function, checked_member, checked_text, kind_of, whole_number
 from ullage.models import model_info
 from ullage.usage import MONEY, LedgerEntry, dollars, entry_of, read_usage
 
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ullage.cost.book import Book, Refusal
-    from ullage.cost.keys import GatewayKey
     from ullage.cost.prices import Prices
     from ullage.usage import Usage
 
 PICODOLLAR = Decimal("1e-12")
 """Smallest unit of amounts in a book, so that any book can store them exactly."""
+
+
+_BOOK = ("book", "a Book, such as the book of ullage.store.open(path)", "reserve", "settle", "release")
 
 
 class PlannedCall(NamedTuple):
@@ -75,7 +77,7 @@ class Ledger:
             raise ConfigurationError(
                 f"prices must be a mapping from model names to Prices, not {kind_of(prices)}"
             )
-        self.book: Book = MemoryBook() if book is None else book
+        self.book: Book = MemoryBook() if book is None else checked_member(book, *_BOOK)
         self.session = uuid.uuid4().hex if session is None else checked_text(session, "session")
         self.project = checked_text(project, "project")
         self.prices = dict(prices or {})
@@ -84,8 +86,10 @@ class Ledger:
             "day": _limit(cap_at_dollars_a_day, "cap_at_dollars_a_day"),
             "project": _limit(cap_at_dollars_a_project, "cap_at_dollars_a_project"),
         }
+        if key is not None and not isinstance(key, GatewayKey):
+            raise ConfigurationError(f"key must be a GatewayKey, not {kind_of(key)}")
         self.key = key
-        self._clock = clock
+        self._clock = checked_function(clock, "clock")
 
     def reserve(
         self,

@@ -17,12 +17,12 @@ from ullage.call_pairs import with_interruptions
 from ullage.errors import ContextOverflowError, InvalidRequest
 from ullage.fitting.budget import limit_for
 from ullage.fitting.fold import FoldPath
-from ullage.fitting.options import Extras, make_options
+from ullage.fitting.options import Extras, checked_factor, make_options
 from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
-from ullage.intake import NotPlain, copied, kind_of, plain, plural
+from ullage.intake import NotPlain, copied, kind_of, plain, plural, whole_number
 from ullage.target import Target, target_of
 from ullage.tokens import count_request
 from ullage.tokens.calibration import NEUTRAL
@@ -138,7 +138,11 @@ class RequestWindow:
         self._api = wire.api_of(api)
         self._target = None if model is None else _at_api(target_of(model), self._api.name)
         self._limit, self._reserve = limit, reserve
-        self._policy, self._factor = checked_policy(policy), factor
+        self._policy, self._factor = checked_policy(policy), checked_factor(factor)
+        if limit is not None:
+            limit_for(None, limit, reserve)  # a wrong one is an error here
+        elif reserve is not None:
+            whole_number(reserve, "reserve")
         self._reading: _Reading | None = None
         self._path: FoldPath | None = None
         self._recall, self._last_request = Recall(), LastRequest()
@@ -168,7 +172,7 @@ class RequestWindow:
     @factor.setter
     def factor(self, factor: Factor) -> None:
         if factor != self._factor:
-            self._factor, self._path = factor, None
+            self._factor, self._path = checked_factor(factor), None
 
     @property
     def trims(self) -> int:

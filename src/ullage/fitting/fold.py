@@ -60,7 +60,7 @@ def append(
     """
     place, policy = len(state.history), state.options.policy
     waiting, cost = _price(state, message, place)
-    if pin or priority:
+    if pin or priority != 0:
         mark = Mark(place, bool(pin), whole_number(priority, "priority", None))
         state = state._replace(marks=state.marks.added(mark))
     role = message["role"]

@@ -88,6 +88,13 @@ class Options:
         return int(self.room(prompt) * self.policy.recall_share * talk)
 
 
+def checked_factor(factor: object) -> Factor:
+    """Returns this factor; raises ConfigurationError for anything else."""
+    if not isinstance(factor, Factor):
+        raise ConfigurationError(f"factor is a Factor, not {kind_of(factor)}")
+    return factor
+
+
 def make_options(
     target: Target,
     limit: int,
@@ -98,8 +105,7 @@ def make_options(
     factor: Factor,
 ) -> Options:
     """Returns the options of a fold; raises ConfigurationError if `factor` is not a Factor."""
-    if not isinstance(factor, Factor):
-        raise ConfigurationError(f"factor is a Factor, not {kind_of(factor)}")
+    checked_factor(factor)
     if tokenizer is None:
         ready(target.model)
     counter = counter_for(target, tokenizer)
@@ -132,12 +138,12 @@ def remake_options(
 ) -> Options:
     """Returns the options with some of them changed; None leaves one as it is."""
     return make_options(
-        target or options.target,
-        limit or options.given_limit,
-        extras=extras or options.extras,
-        policy=policy or options.policy,
+        options.target if target is None else target,
+        options.given_limit if limit is None else limit,
+        extras=options.extras if extras is None else extras,
+        policy=options.policy if policy is None else policy,
         tokenizer=options.tokenizer,
-        factor=factor or options.factor,
+        factor=options.factor if factor is None else factor,
     )
 
 

@@ -191,7 +191,10 @@ class Window:
         self._revise(fold.compact(self.state, share))
 
     def fitted(self) -> Fitted[Any]:
-        """The request to send now; raises ContextOverflowError if its mandatory part does not fit."""
+        """The request to send now; raises ContextOverflowError if its mandatory part does not fit.
+
+        Messages that were appended are the window's own in every result: change copies of them.
+        """
         state = self.state
         trimmed = None if state.waiting else self._path.trimmed()
         fitted = make_request(state, self._recall, self._last_request, trimmed)
@@ -221,9 +224,14 @@ class Window:
         factor: Factor | None = None,
     ) -> None:
         """Reads the whole history again, for another model, limit, policy or factor."""
-        target = None if model is None else target_of(model)
-        options = self.state.options
-        self._read_again(remake_options(options, target=target, limit=limit, policy=policy, factor=factor))
+        remade = remake_options(
+            self.state.options,
+            target=None if model is None else target_of(model),
+            limit=None if limit is None else whole_number(limit, "limit", 1),
+            policy=None if policy is None else checked_policy(policy),
+            factor=factor,
+        )
+        self._read_again(remade)
 
     def _read_again(self, options: Options) -> None:
         state = self.state

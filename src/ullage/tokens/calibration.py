@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ullage.intake import checked_member
 from ullage.target import target_of
 from ullage.tokens.counter import Cost, counter_for
 from ullage.tokens.request_count import share_out
@@ -293,11 +294,14 @@ class MemoryShelf:
             return new
 
 
+_SHELF = ("shelf", "a Shelf, such as the calibration of ullage.store.open(path)", "learned", "learn")
+
+
 class Calibration:
     """Learns from returned usage and computes the factor of each target. All of its state is in the shelf."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
-        self._shelf = MemoryShelf() if shelf is None else shelf
+        self._shelf: Shelf = MemoryShelf() if shelf is None else checked_member(shelf, *_SHELF)
 
     def factor(self, target: ModelLike) -> Factor:
         """Returns the factor of this target; neutral if nothing is learned."""

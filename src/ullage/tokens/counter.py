@@ -10,8 +10,6 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.errors import ConfigurationError
-from ullage.intake import kind_of
 from ullage.messages import CHARGED, RESULT_ROLES, arguments_text, calls_of
 from ullage.target import Target, target_of
 from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts, wrapped
@@ -19,6 +17,7 @@ from ullage.tokens.families import family_of
 from ullage.tokens.measures import Measures, measures_of, remembered
 from ullage.tokens.media import beside_content, part_cost
 from ullage.tokens.registry import on_change, registered
+from ullage.tokens.vocabularies import checked_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -290,12 +289,8 @@ def counter_for(model: ModelLike, tokenizer: Tokenizer | None = None) -> Counter
     target = target_of(model)
     if tokenizer is None:
         return _counter(target)
-    if not callable(getattr(tokenizer, "count", None)):
-        raise ConfigurationError(
-            f"{kind_of(tokenizer)} is not a tokenizer: it needs a name and a method count(text)"
-        )
     family = family_of(target.model, target.api, target.endpoint)
-    return Counter(family, measures_of(family, tokenizer))
+    return Counter(family, measures_of(family, checked_tokenizer(tokenizer)))
 
 
 @functools.lru_cache(1024)

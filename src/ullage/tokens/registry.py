@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ullage.errors import ConfigurationError
-from ullage.intake import kind_of
 from ullage.target import target_of
 from ullage.tokens.families import family_of, longest_prefix
-from ullage.tokens.vocabularies import Tokenizer, Vocabulary, vocabulary
+from ullage.tokens.vocabularies import Vocabulary, checked_tokenizer, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ullage.target import ModelLike
+    from ullage.tokens.vocabularies import Tokenizer
 
 _registered: dict[str, Tokenizer] = {}
 _watchers: list[Callable[[], object]] = []
@@ -28,11 +28,7 @@ def register_tokenizer(family: str, tokenizer: Tokenizer) -> None:
         raise ConfigurationError(
             "the family is empty or not a string; use a model name or its beginning, such as 'gpt-4o'"
         )
-    if not isinstance(tokenizer, Tokenizer) or not callable(tokenizer.count):
-        raise ConfigurationError(
-            f"{kind_of(tokenizer)} is not a tokenizer: it needs a name and a method count(text)"
-        )
-    _registered[family.lower()] = tokenizer
+    _registered[family.lower()] = checked_tokenizer(tokenizer)
     for watcher in _watchers:
         watcher()
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ullage.errors import ConfigurationError
+from ullage.intake import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -51,6 +52,20 @@ class Tokenizer(Protocol):
     def count(self, text: str) -> int:
         """Returns the number of tokens of `text`, at least 0; 0 for the empty text."""
         ...
+
+
+def checked_tokenizer(given: Any) -> Tokenizer:
+    """Returns a caller's tokenizer; raises ConfigurationError if it is none.
+
+    A text has a method `count` too, which counts something else, so the name is checked as well.
+    """
+    is_named = not isinstance(given, type) and isinstance(getattr(given, "name", None), str)
+    if is_named and isinstance(given, Tokenizer) and callable(given.count):
+        return given
+    raise ConfigurationError(
+        f"{kind_of(given)} is not a tokenizer: it needs a name and a method count(text). "
+        "ullage.get_tokenizer(model) returns the one of a known model"
+    )
 
 
 _nfc = functools.partial(unicodedata.normalize, "NFC")

@@ -24,6 +24,7 @@ from ullage.errors import (
     ProviderError,
     StreamBroken,
 )
+from ullage.intake import checked_member
 from ullage.models import model_info
 from ullage.patience import GRACE, limit_waiting, patiently, to_the_end
 from ullage.tokens import Count
@@ -61,10 +62,14 @@ class Client:
         options: Mapping[str, Any] | None = None,
         use_endpoint: bool = False,
     ) -> None:
-        self.provider = provider
+        self.provider: Provider = checked_member(
+            provider, "provider", "a Provider", "stream", "window", "count"
+        )
         known = model_info(provider.target.model)
         self._longest = max_output or (known.max_output if known else None)
-        self.ledger = ledger or Ledger()
+        self.ledger = (
+            Ledger() if ledger is None else checked_member(ledger, "ledger", "a Ledger", "reserve", "settle")
+        )
         self.name = name or provider.target.model or "?"
         """The name of the model on the bill, which also finds its prices."""
         self.max_output = max_output
