@@ -250,6 +250,22 @@ def test_the_digest_follows_the_system_blocks_of_the_client() -> None:
     assert isinstance(made.body["system"], str)
 
 
+def test_a_body_of_claude_on_bedrock_is_fitted_as_on_anthropic_s_own_api() -> None:
+    body = {name: value for name, value in anthropic_loop(20).items() if name != "model"}
+    wrapped = {"anthropic_version": "bedrock-2023-05-31", **body}
+    fit = partial(ullage.fit_request, model="claude-sonnet-4-5", limit=LIMIT)
+    own, done = fit(body, "anthropic.messages"), fit(wrapped, "bedrock.invoke")
+    assert done.changed
+    assert done.body == {"anthropic_version": "bedrock-2023-05-31", **own.body}
+    others = wrapped.keys() - {"messages", "system"}
+    assert all(done.body[name] is wrapped[name] for name in others)
+    kept = [turn for turn in done.body["messages"] if any(turn is each for each in body["messages"])]
+    assert len(kept) >= len(done.body["messages"]) / 3
+    window = RequestWindow("bedrock.invoke", model="claude-sonnet-4-5", limit=LIMIT)
+    window.fit({**wrapped, "messages": body["messages"][:-3]})
+    assert window.fit(wrapped).body == done.body
+
+
 def test_reasoning_goes_with_its_call() -> None:
     done = ullage.fit_request(
         responses_loop(20),
@@ -264,6 +280,20 @@ def test_reasoning_goes_with_its_call() -> None:
             assert items[index + 1]["id"] == item["id"].replace("r", "i")
         if item["type"] == "function_call":
             assert items[index - 1]["type"] == "reasoning"
+
+
+def test_a_digest_that_becomes_an_item_of_its_own_is_counted_as_one() -> None:
+    tools = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "read"}]}
+    loop = responses_loop(6)
+    body = {**loop, "input": [tools, *loop["input"][1:]]}
+    whole = ullage.count_request(body, "openai.responses").ceiling
+    trimmed = 0
+    for limit in range(whole // 2, whole // 2 + 60):
+        done = ullage.fit_request(body, "openai.responses", limit=limit)
+        trimmed += done.dropped > 0
+        assert ullage.count_request(done.body, "openai.responses").ceiling <= done.count.ceiling <= limit
+        assert done.body["input"][0] is tools
+    assert trimmed
 
 
 def test_cache_marks_stand_where_the_client_put_them_last() -> None:

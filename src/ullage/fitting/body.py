@@ -23,6 +23,7 @@ from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
 from ullage.intake import NotPlain, copied, kind_of, plain, plural, whole_number
+from ullage.messages import SYSTEM_ROLES, split_content
 from ullage.target import Target, target_of
 from ullage.tokens import count_request
 from ullage.tokens.calibration import NEUTRAL
@@ -185,10 +186,10 @@ class RequestWindow:
         An invalid body raises InvalidRequest or InvalidConversation.
         """
         done = self._fit(body, 0)
-        if self._api.patch is not None:
+        if self._form_of(body).patch is not None and not _adds_an_item(done.fitted):
             return done
         # A body that is written as a whole may cost more than its messages: a result that was cut is written
-        # as an object, for example. So the body itself is counted.
+        # as an object, for example. So may one with an item more. So the body itself is counted.
         target, limit, spare = self._target_of(body), done.limit, 0
         while (counted := self._counted(done.body, target)).ceiling > limit:
             spare += counted.ceiling - limit
@@ -224,14 +225,14 @@ class RequestWindow:
         """Reads a body; also returns how many messages are as they were in the body before it."""
         if not isinstance(body, dict):
             raise InvalidRequest(f"a body must be a dict, not {kind_of(body)}", api=self._api.name)
-        api, before = self._api, self._reading
+        api, before = self._form_of(body), self._reading
         items = body.get(api.history)
         if (
             api.read_items is None
             or not isinstance(items, list)
             or isinstance(body.get("instructions"), list)
         ):
-            request = wire.read(body, api.name)
+            request = wire.read(body, self._api.name)
             messages = list(request.messages)
             return _Reading(body, request, [], messages, [SYSTEM] * len(messages)), 0
         given = {name: value for name, value in body.items() if name != api.history}
@@ -239,7 +240,7 @@ class RequestWindow:
             head, request = before.head, before.request
         else:
             head = copied(given)
-            request = wire.read({**given, api.history: []}, api.name)
+            request = wire.read({**given, api.history: []}, self._api.name)
         reading = _Reading(head, request, [], list(request.messages), [SYSTEM] * len(request.messages))
         if before is None or not before.items or before.request.messages != request.messages:
             return _read_on(api, reading, items), 0
@@ -249,6 +250,11 @@ class RequestWindow:
             reading = _known(before, reading)
         reading = _read_on(api, reading, items)
         return reading, _take_over(before, reading, same)
+
+    def _form_of(self, body: Mapping[str, Any]) -> Api:
+        """The API whose items the body has. Bedrock wraps the bodies of other APIs."""
+        wrapped = None if self._api.form is None else self._api.form(dict(body))
+        return self._api if wrapped is None else wire.api_of(wrapped)
 
     def _target_of(self, body: Mapping[str, Any]) -> Target:
         return self._target or Target(model=wire.read(body, self._api.name).model, api=self._api.name)
@@ -285,7 +291,8 @@ class RequestWindow:
         """The body with the messages of the result."""
         if not fitted.changed:
             return body
-        if not reading.items or self._api.patch is None:
+        patch = self._form_of(body).patch
+        if not reading.items or patch is None:
             request = replace(reading.request, messages=tuple(fitted.messages))
             return wire.write(request, self._api.name)
         kept = [
@@ -294,13 +301,21 @@ class RequestWindow:
             else Kept(message, reading.messages[source], reading.origins[source])
             for message, source in zip(fitted.messages, fitted.sources, strict=True)
         ]
-        return self._api.patch(dict(body), kept)
+        return patch(dict(body), kept)
 
 
 def _holds_history(message: Message) -> bool:
     """True if a message stands for a piece of the conversation that only the provider's server has."""
     content = message.get("content")
     return isinstance(content, list) and any(part.get("type") in HISTORIES for part in content)
+
+
+def _adds_an_item(fitted: Fitted[Message]) -> bool:
+    """True if the digest is written as an item of its own, because the first system message is no text."""
+    first = next((message for message in fitted.messages if message["role"] in SYSTEM_ROLES), None)
+    if first is None or first.get("item", {}).get("type", "message") in ("message", "instructions"):
+        return False
+    return bool(split_content(first["content"])[1])
 
 
 def _at_api(target: Target, api: ApiName) -> Target:

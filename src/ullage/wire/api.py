@@ -69,6 +69,9 @@ class Api:
     patch: Callable[[Object, Sequence[Kept]], Object] | None = None
     """Writes a body again with other messages, and leaves all that did not change as it is. None if a changed
     body of this API can only be written as a whole."""
+    form: Callable[[Object], ApiName | None] | None = None
+    """Returns the API whose items a body has, if they can be read and patched as there; else None. None for
+    an API that wraps no other."""
     sealed: frozenset[str] = THOUGHTS
     """Types of parts that only their own provider can read, as they are signed or encrypted for it. They go
     back to it uncut, and to no other API."""
