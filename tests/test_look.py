@@ -216,6 +216,15 @@ def test_ctrl_c_leaves_the_search_for_earlier_lines(tmp_path: Path) -> None:
         assert terminal.do("echo se''cond") == "second"
 
 
+def test_enter_runs_what_the_search_for_earlier_lines_has_found(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("echo fi''rst")
+        terminal.do("echo se''cond")
+        terminal.type("\x12fi")
+        assert terminal.done() == "first"
+        assert terminal.do("echo thi''rd") == "third"
+
+
 def test_ctrl_x_ctrl_e_opens_the_line_in_the_editor(tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/fi/edi/; s/rst/ted/' \"$1\"\n")

@@ -286,13 +286,15 @@ class Prompt:
         from prompt_toolkit.application import run_in_terminal  # noqa: PLC0415 - see _opened
         from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
         from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - see _opened
-        from prompt_toolkit.search import stop_search  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.search import accept_search, stop_search  # noqa: PLC0415 - see _opened
 
         bound = KeyBindings()
 
         @bound.add("enter", filter=~completion_is_selected)
         def _(event: KeyPressEvent) -> None:
-            buffer = event.current_buffer
+            if event.app.layout.is_searching:
+                accept_search()  # Enter runs what Ctrl-R has found, as in bash
+            buffer = event.app.current_buffer
             text = buffer.text
             if is_open(text) or (not text.endswith("\n\n") and self._goes_on(text)):
                 buffer.newline(copy_margin=False)
