@@ -781,6 +781,13 @@ def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -
     close(child)
 
 
+def test_on_a_narrow_screen_no_row_of_choices_begins_with_a_dot() -> None:
+    screen = Screen(Console(file=io.StringIO(), width=40), keyboard=io.StringIO())
+    drawn = screen._drawn("run it?", {"r": "run", "e": "edit", "s": "skip"}, "s")
+    assert drawn.splitlines() == ["run it?", "  [r] run [e] edit [s] skip", "  Enter: skip → "]
+    assert "[s] skip · Enter: skip → " in screen._drawn("?", {"r": "run", "s": "skip"}, "s")
+
+
 def test_a_line_of_choices_ends_between_two_of_them() -> None:
     asking = ASKING.replace('"s": "skip"', '"a": "always in this folder", "s": "skip"')
     child = pexpect.spawn(

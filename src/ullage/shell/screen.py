@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 YES, NO = "r", "s"
 """The keys for the two usual choices of a question: to run, call or continue, and to skip, keep or stop."""
+BETWEEN = " ·"
+"""Stands between the choices of a question and the one that Enter takes, if they are on one row."""
 SYNONYMS: Mapping[str, str] = {"y": YES, "c": YES, "n": NO}
 """Key → the key that it stands for, if a question does not have it."""
 FOLLOWS = 0.15
@@ -192,13 +194,14 @@ class Screen:
             for key, label in choices.items()
         ]
         if default is not None:
-            parts.append(_styled(f" · Enter: {mark_unsafe(choices[default])}", "dim"))
+            parts.append(_styled(f"{BETWEEN} Enter: {mark_unsafe(choices[default])}", "dim"))
         parts.append(_styled(" → "))
         text, column = _line(question, "bold").append("\n "), 1
         for part in parts:
             if column + part.cell_len > self.width:
                 text.append("\n ")
                 column = 1
+                part = part[2:] if part.plain.startswith(BETWEEN) else part  # noqa: PLW2901 - at a row's start
             text.append_text(part)
             column += part.cell_len
         with self.console.capture() as captured:
