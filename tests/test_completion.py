@@ -18,7 +18,7 @@ from prompt_toolkit.document import Document
 from rich.console import Console
 
 from tests.terminal import CTRL_C, CTRL_D, opened
-from tests.world import environment
+from tests.world import environment, until
 from ullage import store
 from ullage.broker.resolve import Opened
 from ullage.config import load
@@ -299,6 +299,12 @@ def test_what_bash_knows_by_itself_and_what_the_user_defined_are_offered(shell: 
     assert lines(shell, "whilst") == []
     shell.runner.run("alias mooring=ls; mooring_line() { :; }", show=False)
     assert lines(shell, "moor") == ["mooring", "mooring_line"]
+
+
+def test_our_own_command_is_completed_without_any_installation(shell: Shell) -> None:
+    shell.runner.open()
+    # A busy machine may need longer than a completion may take
+    assert until(lambda: lines(shell, "ullage config e") == ["ullage config edit "])
 
 
 def test_a_program_that_is_new_on_the_path_is_found(shell: Shell, programs: Path) -> None:

@@ -56,6 +56,9 @@ compopt_of_ullage() {
 }
 
 __ullage_find() {
+  if [[ ${1##*/} == ullage ]] && ! complete -p ullage >/dev/null 2>&1; then
+    eval "$(ullage completions bash 2>/dev/null)"
+  fi
   eval "compopt() $(declare -f compopt_of_ullage | tail -n +2)"
   local spec tries
   for tries in 1 2 3; do
