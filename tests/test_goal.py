@@ -329,6 +329,8 @@ def test_a_person_runs_grants_and_declines(make: Make, harbour: Path, person: An
     answers = script("CMD: touch one\nCMD: touch two\nCMD: rm -rf boats\nCMD: rm two", DONE)
     assert make(answers, screen=at.screen).pursue().reason == "complete"
     assert sorted(each.name for each in harbour.iterdir()) == ["boats", "one"]
+    shown = [line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", at.out.getvalue()).splitlines()]
+    assert shown.count("$ touch one") == shown.count("$ touch two") == 1  # whether it was asked about or not
 
 
 def test_reading_commands_are_offered_once_at_the_start(make: Make, person: Any) -> None:
@@ -344,6 +346,12 @@ def test_reading_commands_are_offered_once_at_the_start(make: Make, person: Any)
     bench = make(script("CMD: ls", DONE), screen=refusing.screen, confirm="always", session="other")
     assert bench.pursue().reason == "complete"
     assert "[command skipped by the user] ls" in "".join(bench.said())
+
+
+def test_the_last_line_of_a_goal_has_the_first_line_of_its_summary_without_marks(make: Make) -> None:
+    bench = make(script("GOAL: complete\nAll **seven** `boats`.\nAnd more."))
+    bench.pursue()
+    assert bench.out.getvalue().endswith("goal complete after 1 step: All seven boats.\n")
 
 
 def test_ctrl_c_pauses_and_an_instruction_is_the_next_turn(make: Make, harbour: Path, person: Any) -> None:

@@ -76,6 +76,7 @@ def offer_command(
         return SKIP
     verdict = classify(command, cwd=folder, shadows=shadows)
     if _runs_unasked(confirm, verdict, granted or frozenset()):
+        screen.dim(f"$ {show_hidden(command)}")
         return RUN
     if verdict.kind in OPEN_TO[FOR_GOOD] and allows_command(preferences, command, folder):
         why = "because you chose “always in this folder” (:always lists these)"

@@ -9,6 +9,7 @@ if the model says so, if a bound is reached, or if the user stops it.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ullage.shell.screen import Screen
     from ullage.shell.workplace import Workplace
 
+_MARKS = re.compile(r"\*\*|__|`")
 PATIENCE = 3
 """Number of answers in a row without a command or a tool call after which the goal counts as blocked."""
 
@@ -154,7 +156,9 @@ async def pursue(
             context.pursuing = False
             workplace.report.goal = None
     steps = f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}"
-    said = f": {outcome.text}" if outcome.text else ""
+    # The answer above has the whole text, with its looks
+    first = outcome.text.strip().partition("\n")[0]
+    said = f": {_MARKS.sub('', first)}" if first else ""
     if outcome.reason in ENDS:
         await _set_goal(workplace.chat, "")
         workplace.screen.dim(f"goal {outcome.reason} after {steps}{said}")
@@ -273,7 +277,6 @@ class _Pursuit:
         if chosen != RUN:
             await self._note((SKIPPED if chosen == SKIP else NOT_RUN).format(command))
             return chosen == PAUSE
-        self.screen.dim(f"$ {show_hidden(command)}")
         with self._alarm():
             ran = await self.workplace.execute(command)
         return ran.interrupted or self._pressed
