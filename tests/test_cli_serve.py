@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -190,3 +191,25 @@ def test_run_tells_what_is_missing(tmp_path: Path) -> None:
         done = run(tmp_path, *arguments, PATH=str(tmp_path))
         assert done.returncode == 2
         assert said in done.stderr
+
+
+def test_it_opens_as_many_connections_as_the_system_allows(tmp_path: Path) -> None:
+    def lower() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4_096))
+
+    program = [sys.executable, "-c", "from ullage.cli import program; program()", "serve", "--port", "0"]
+    with (
+        playing(Script()) as player,
+        subprocess.Popen(
+            [*program, "--upstream", player.url, "--store", "sqlite://:memory:"],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(tmp_path),
+            preexec_fn=lower,  # noqa: PLW1509 - this test has no other threads that could hold a lock
+        ) as process,
+    ):
+        assert process.stderr is not None
+        assert any("listening on" in line for line in process.stderr)
+        soft, _ = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        process.terminate()
+    assert soft == 4_096

@@ -89,6 +89,7 @@ def run(options: Namespace) -> int:
         settings = load_trusted(options.config, kept.preferences, os.environ, Path.cwd())
         for notice in settings.notices:
             complain(notice)
+        server.allow_many_files()
         server.run(lambda: server.serve(chosen, settings, kept, os.environ, complain))
     return 0
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 
 class CollectingTransport:
     """A transport that sends at the end of the loop's turn."""
@@ -41,12 +39,3 @@ class CollectingTransport:
         pieces, self._pieces = self._pieces, []
         if pieces and not self._transport.is_closing():
             self._transport.writelines(pieces)
-
-
-class ClientProtocol(HttpToolsProtocol):
-    """The server's protocol, over such a transport."""
-
-    def connection_made(self, transport: Any) -> None:
-        """Takes the transport."""
-        collecting: Any = CollectingTransport(transport)
-        super().connection_made(collecting)

@@ -56,6 +56,7 @@ KINDS: Mapping[str, RefusalKind] = {
         408, "invalid_request_error", "request_timeout", "invalid_request_error", may_retry=True
     ),
     "too large": RefusalKind(413, "invalid_request_error", "request_too_large", "request_too_large"),
+    "head": RefusalKind(431, "invalid_request_error", "request_head_too_large", "invalid_request_error"),
     "rate": RefusalKind(429, "requests", "rate_limit_exceeded", "rate_limit_error", may_retry=True),
     "cap": RefusalKind(429, "insufficient_quota", "insufficient_quota", "rate_limit_error"),
     "set-up": RefusalKind(503, "server_error", "gateway_not_configured", "api_error"),

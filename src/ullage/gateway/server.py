@@ -36,6 +36,8 @@ PORT = 8787
 GRACE = 10
 """Seconds for the answers under way when a signal stops the server."""
 BACKLOG = 2048
+MOST_FILES = 65_536
+"""Most files and connections that the process asks for; the service in `deploy/` has the same number."""
 STARTING = 0.01
 """Seconds between two looks at a server that starts."""
 NEW_OBJECTS = 20_000
@@ -131,7 +133,7 @@ def make_server(app: App) -> Any:
     """Returns a server for the application; it takes no signals and believes no header about addresses."""
     import uvicorn  # noqa: PLC0415 - an extra
 
-    from ullage.gateway.client_transport import ClientProtocol  # noqa: PLC0415 - the same
+    from ullage.gateway.client_protocol import ClientProtocol  # noqa: PLC0415 - the same
 
     class Server(uvicorn.Server):
         """A server whose signals are handled by its owner."""
@@ -166,6 +168,16 @@ def make_server(app: App) -> Any:
             timeout_graceful_shutdown=GRACE,
         )
     )
+
+
+def allow_many_files() -> None:
+    """Lets this process open as many files as it may: a call needs two, and the usual limit is 1,024."""
+    import resource  # noqa: PLC0415 - programs that only import this module need no limit
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -36,6 +36,7 @@ const KINDS = {
   method: "wrong method",
   slow: "request too slow",
   "too large": "request too large",
+  head: "request head too large",
   rate: "too many requests",
   cap: "cap reached",
   "set-up": "not set up",
