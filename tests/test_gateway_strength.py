@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from tests.gateway import MODEL, Gateway, chat, serving
-from tests.player import Script, answered, playing, sent_json
+from tests.player import Request, Script, answered, playing, sent_json
 from tests.test_http import closing_server
 from tests.world import PATIENCE
 from ullage.gateway.openapi import document
@@ -35,6 +35,12 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(600)]
 STREAMS = int(os.environ.get("ULLAGE_STREAMS", "200"))
 """Streams at once; `make soak` has 1,000."""
 ENDING = answered("Ahoy", 10, 1)
+ASKED: dict[str, dict[str, Any]] = {
+    "chat/completions": chat("Where is the harbour?"),
+    "messages": chat("Where is the harbour?", max_tokens=50),
+    "responses": {"model": MODEL, "input": "Where is the harbour?"},
+}
+"""A request of each API."""
 TEXT = " ".join(f"{number * 7_919 % 1_000_003:x}y" for number in range(700_000))
 
 
@@ -140,16 +146,58 @@ def test_odd_headers_of_an_upstream_break_nothing(headers: dict[str, str]) -> No
                 return first.status, alive.status
 
     status, alive = asyncio.run(run())
-    assert status in {302, 502}  # passed on or refused; the address in it is never asked
+    assert status == 502  # neither is the address in it asked, nor is the client sent there
     assert alive == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (Script(body=b"<html>Log in</html>", kind="text/html", framing="length"), "text/html"),
+        (Script(body=b"", kind="application/json", framing="length"), "not with a JSON object"),
+        (Script(body=b"[]", kind="application/json", framing="length"), "not with a JSON object"),
+        (Script(status=204, kind="", framing="length"), "no content"),
+        (
+            Script(status=307, kind="", framing="length", headers={"location": "http://other/"}),
+            "http://other/",
+        ),
+        (Script(status=101, kind="", headers={"upgrade": "x", "connection": "upgrade"}), "speak HTTP"),
+        (Script(headers={"x-long": "a" * 70_000}), "65,536 bytes of headers"),
+    ],
+    ids=["page", "empty", "list", "no content", "redirect", "upgrade", "headers"],
+)
+def test_a_success_that_is_no_answer_of_a_model_is_a_bad_gateway(
+    script: Script, said: str, path: str, *, stream: bool
+) -> None:
+    with playing(script) as player, serving(player.url) as gateway:
+        answer = gateway.ask(f"/v1/{path}", ASKED[path] | {"stream": stream})
+        assert answer.status == 502
+        assert said in answer.json()["error"]["message"]
+        assert "location" not in answer.headers
+
+
+def test_a_count_that_is_a_page_is_replaced_by_our_own() -> None:
+    page = Script(body=b"<html>Log in</html>", kind="text/html", framing="length")
+    with playing(page) as player, serving(player.url) as gateway:
+        for path in ("messages/count_tokens", "responses/input_tokens"):
+            counted = gateway.ask(f"/v1/{path}", ASKED[path.partition("/")[0]])
+            assert counted.json()["input_tokens"] > 0
+            assert counted.headers["x-ullage-counted-by"] == "ullage"
 
 
 # Clients that misbehave
 
 
+def answer_both(request: Request) -> Script:
+    """A stream for a call, and a number for a count."""
+    return sent_json({"input_tokens": 3}) if "tokens" in request.path else Script(body=ENDING)
+
+
 @pytest.fixture
 def gateway() -> Iterator[Gateway]:
-    with playing(Script(body=ENDING)) as player, serving(player.url) as running:
+    with playing(answer_both) as player, serving(player.url) as running:
         yield running
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,10 @@ NO_BODY = frozenset({204, 304})
 
 class NotHttp(Exception):  # noqa: N818 - the pool turns it into an error for the user
     """The server sent something that is no answer in HTTP."""
+
+
+class HeadTooLarge(NotHttp):
+    """The headers of the answer have more than `MOST_HEAD` bytes."""
 
 
 class Late(Exception):  # noqa: N818 - the same
@@ -166,8 +170,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._is_answered = True
         try:
             self._parser.feed_data(data)
-        except HttpParserError:
-            self.abort(NotHttp())
+        except (HttpParserError, HttpParserUpgrade):  # an upgrade was not asked for
+            self.abort(HeadTooLarge() if self._head_size > MOST_HEAD else NotHttp())
             return
         if self._size > MOST_BUFFERED and not self._is_paused and not self._is_done:
             self._is_paused = True

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ullage.broker.http import IN_ONE_PIECE, address, check_plain, stalled, transport_closed
 from ullage.broker.proxy import proxy_for
 from ullage.errors import ProviderError
-from ullage.gateway.connection import Late, NotHttp, UpstreamConnection
+from ullage.gateway.connection import MOST_HEAD, HeadTooLarge, Late, NotHttp, UpstreamConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -260,12 +260,14 @@ class DirectCall:
         if isinstance(error, Late):
             seconds = waits.between if has_begun else waits.first
             return stalled(place, seconds, first=not has_begun, sent=True)
-        if isinstance(error, NotHttp) and not is_headed:
-            return ProviderError(
-                f"{place} does not speak HTTP: check the address and the port",
-                code="connection",
-                may_retry=True,
-            )
+        if isinstance(error, NotHttp):
+            told = "does not speak HTTP: check the address and the port"
+            if is_headed:
+                told = "sent something that is no HTTP in the middle of its answer"
+            elif isinstance(error, HeadTooLarge):
+                told = f"answered with more than {MOST_HEAD:,} bytes of headers"
+            code = "cut" if is_headed else "connection"
+            return ProviderError(f"{place} {told}", code=code, may_retry=True)
         from ullage.broker.connector import describe  # noqa: PLC0415 - it loads the general client
 
         return describe(error, place, body=is_headed)

@@ -46,6 +46,7 @@ async def deliver_whole(
 ) -> Delivered:
     """Returns an answer that is no stream; without recall calls if the tool was offered."""
     body = await relay.read_whole(reply, tally)
+    relay.check_whole(reply, body)
     if not outgoing.offers_recall or outgoing.is_translated or reply.status >= 400:
         return Delivered(body)
     answer, calls, has_others = FILTERS[outgoing.api].split(_object(body))

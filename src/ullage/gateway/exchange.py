@@ -187,6 +187,7 @@ class Exchange:
                     url, sending.headers, outgoing.data, upstream.endpoint.timeouts
                 ) as reply,
             ):
+                relay.check_status(reply)
                 streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
                 tally = Tally(outgoing.api, streamed=streamed)
                 if not streamed:

@@ -147,3 +147,26 @@ async def read_whole(reply: UpstreamReply, tally: Tally) -> bytes:
                 f"the upstream's answer has more than {MOST_WHOLE:,} bytes", code="answer_too_large"
             )
     return b"".join(pieces)
+
+
+def check_status(reply: UpstreamReply) -> None:
+    """Raises ProviderError if the upstream redirects: a client that followed it would leave the gateway."""
+    if 300 <= reply.status < 400:
+        place = reply.headers.get("location", "")[:200]
+        raise ProviderError(
+            f"the upstream redirects to {place or 'another address'} (status {reply.status}): configure that "
+            "address instead",
+            code="redirect",
+        )
+
+
+def check_whole(reply: UpstreamReply, body: bytes) -> None:
+    """Raises ProviderError if a success is no JSON object, such as the page of a proxy."""
+    if reply.status < 400 and not (body[:64].lstrip()[:1] == b"{" and body[-64:].rstrip()[-1:] == b"}"):
+        kind = reply.headers.get("content-type", "")[:100] or "no content"
+        raise ProviderError(
+            f"the upstream answered with status {reply.status} and {kind}, but not with a JSON object: check "
+            "its address",
+            code="not_json",
+            sent=True,
+        )

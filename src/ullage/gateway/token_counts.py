@@ -74,8 +74,9 @@ class TokenCounts:
             headers = sent_headers(upstream, request, route.api, own_key=caller.own_key)
             url = address_of(upstream, route.path, request.query)
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
-                if reply.status not in ABSENT:
-                    return GatewayAnswer(reply.status, returned_headers(reply.headers), await reply.read())
+                theirs = await reply.read()
+                if (reply.status >= 400 and reply.status not in ABSENT) or _is_count(reply.status, theirs):
+                    return GatewayAnswer(reply.status, returned_headers(reply.headers), theirs)
         counted = await asyncio.to_thread(count_request, body, route.counted_as, name)
         told = {"x-ullage-counted-by": "ullage"}
         return GatewayAnswer(200, JSON | told, orjson.dumps({**route.fixed, "input_tokens": counted.tokens}))
@@ -104,3 +105,13 @@ class TokenCounts:
             return None
         room = await self.upstreams.room_of(upstream, model)
         return None if room is None else room.window
+
+
+def _is_count(status: int, body: bytes) -> bool:
+    """Returns True for a success with a JSON object; a proxy may answer with a page or lead elsewhere."""
+    if status != 200:
+        return False
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False
