@@ -152,28 +152,41 @@ def is_standing(sentence: str) -> bool:
     """Returns True for a statement that holds until the end of a conversation: "I am allergic to nuts"."""
     if sentence[-1:] in _ASKING:
         return False
-    phrases, pattern = _standing()
     lowered = sentence.lower().replace("’", "'")
+    phrases = _bare_phrases(in_ascii=lowered.isascii())
     # Nearly all sentences contain none of the phrases, which is found out much faster than by the pattern.
-    return any(map(lowered.__contains__, phrases)) and pattern.search(lowered) is not None
+    return any(map(lowered.__contains__, phrases)) and _standing_pattern().search(lowered) is not None
 
 
 @cache
-def _standing() -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Returns the phrases of `standing_words.txt`, and their pattern with the bounds of words."""
+def _standing_phrases() -> list[str]:
+    """Returns the phrases of `standing_words.txt`."""
     lines = Path(__file__).with_name("standing_words.txt").read_text("utf-8").splitlines()
-    phrases = [phrase for line in lines if not line.startswith("#") for phrase in line.split(", ")]
+    return [phrase for line in lines if not line.startswith("#") for phrase in line.split(", ")]
+
+
+@cache
+def _bare_phrases(*, in_ascii: bool) -> tuple[str, ...]:
+    """Returns the phrases without stars: all, or those in ASCII, as a text in ASCII can have no others."""
+    bare = [phrase.strip("*") for phrase in _standing_phrases()]
+    return tuple([phrase for phrase in bare if not in_ascii or phrase.isascii()])
+
+
+@cache
+def _standing_pattern() -> re.Pattern[str]:
+    """Returns the pattern of the phrases with the bounds of words."""
     bounded: list[str] = []
     inside: list[str] = []  # some scripts have no bounds of words to look for
-    for phrase in phrases:
+    for phrase in _standing_phrases():
         is_joined = _WIDE.search(phrase) or "가" <= phrase[0] <= "힣"
         (inside if is_joined else bounded).append(re.escape(phrase).replace(r"\*", r"\w*"))
-    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(bounded)})(?!\w)|{'|'.join(inside)}")
-    return tuple([phrase.strip("*") for phrase in phrases]), pattern
+    return re.compile(rf"(?<!\w)(?:{'|'.join(bounded)})(?!\w)|{'|'.join(inside)}")
 
 
 def _is_moment(sentence: str) -> bool:
     """Returns True for the head of a log or a mail that tells only when: "Date: Wed, 5 Mar 2025 09:12:44"."""
+    if sentence.count(":") < 2:  # a time of day to the second has two, and the pattern is searched for slowly
+        return False
     moment = _SECOND.search(sentence)
     return moment is not None and information(_SECOND.sub("", sentence)) < LEAST + 1.6
 
