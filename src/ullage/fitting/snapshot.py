@@ -17,7 +17,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ullage.fitting.digest import Digest, Fact
+from ullage.fitting.digest import Digest
 from ullage.fitting.facts import Kind
 from ullage.fitting.pieces import handle_of, piece_of
 from ullage.fitting.series import ChangeLog, Handles, SavedLog, Series
@@ -110,13 +110,13 @@ def restore(
 
 
 def _plain_digest(digest: Digest) -> list[Any]:
-    facts = [[*fact[:6], int(fact.kind)] for fact in digest.facts.values()]
+    facts = [[*fact[:6], int(fact[6])] for fact in digest.facts.values()]
     return [digest.task, facts, digest.written, sorted(digest.values)]
 
 
 def _digest(plain: Sequence[Any]) -> Digest:
     task, facts, written, values = plain
-    pool = {fact[1]: Fact._make([*fact[:6], _KINDS[fact[6]]]) for fact in facts}
+    pool = {fact[1]: (*fact[:6], _KINDS[fact[6]]) for fact in facts}
     return Digest(task, pool, tuple(written), frozenset(values))
 
 
