@@ -158,7 +158,7 @@ def relevant(history: Sequence[Message], asked: int, index: Index) -> Sequence[i
     if not query and not REFERRING.isdisjoint(question.lower().replace("?", " ").split()):
         query = _stems_before(history, asked)
     rare = max(1, COMMON * len(index))
-    if not any(0 < index.holders(stem) <= rare for stem in query):
+    if not index.has_rare(query, rare):
         return ()
     ranked = index.rank(query, _stems_before(history, asked) - query, HINT)
     return [number for score, number in ranked if score >= RELATIVE * ranked[0][0]]

@@ -207,7 +207,7 @@ class Index:
             self._sizes.append(len(words))
             self._stems += len(words)
             for stem, times in Counter(words).items():
-                packed = number << 8 | min(times, 255)
+                packed = number << 8 | (times if times < 256 else 255)
                 before = holding.get(stem)
                 if before is None:
                     holding[intern(stem)] = packed
@@ -237,9 +237,13 @@ class Index:
         ranked.sort(key=lambda found: (-found[0], found[1]))
         return ranked
 
-    def holders(self, stem: str) -> int:
-        """Returns the number of passages that contain the stem."""
-        return len(self._having(stem))
+    def has_rare(self, query: Iterable[str], most: float) -> bool:
+        """Returns True if a stem of the query stands in at most this number of passages."""
+        for stem in query:
+            holding = self._holding.get(stem)
+            if holding is not None and (isinstance(holding, int) or len(holding) <= most):
+                return True
+        return False
 
     def _having(self, stem: str) -> Sequence[int]:
         """Returns the passages that have a stem, each with the number of times."""
