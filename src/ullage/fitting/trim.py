@@ -10,7 +10,7 @@ from ullage.fitting.digest import STEADY, Taken, absorb, expected, task_block, w
 from ullage.fitting.passes import find_pass
 from ullage.fitting.pieces import handle_of, piece_of
 from ullage.fitting.shorten import cut_middle
-from ullage.fitting.units import Entry, Unit, call_of, first_system, loose, outputs_of
+from ullage.fitting.units import Entry, Unit, call_of, first_system, is_output, loose
 from ullage.messages import arguments_text, calls_of, split_content, split_recalled, text_of
 from ullage.text import split_outputs
 from ullage.tokens import Cost
@@ -164,14 +164,11 @@ class _Work:
 
 def _taken(unit: Unit, entry: Entry) -> Taken:
     message = entry.given
-    is_output = any(entry.place == each.place for each in outputs_of(unit))
-    return Taken(
-        role="tool" if is_output else message["role"],
-        text=text_of(message.get("content")),
-        order=entry.place,
-        calls=tuple([(call["function"]["name"], arguments_text(call)) for call in calls_of(message)]),
-        call=call_of(unit, entry) if is_output else None,
-    )
+    text = text_of(message.get("content"))
+    if is_output(unit, entry):
+        return Taken("tool", text, entry.place, (), call_of(unit, entry))
+    calls = tuple([(call["function"]["name"], arguments_text(call)) for call in calls_of(message)])
+    return Taken(message["role"], text, entry.place, calls)
 
 
 # The task and the digest -----------------------------------------------------------------------------

@@ -100,6 +100,13 @@ def outputs_of(unit: Unit) -> tuple[Entry, ...]:
     return tuple([entry for entry in unit.entries[1:] if entry.given["role"] in RESULT_ROLES])
 
 
+def is_output(unit: Unit, entry: Entry) -> bool:
+    """Returns True if a message of the unit is one of its outputs."""
+    if entry.given["role"] in RESULT_ROLES:
+        return True
+    return entry is not unit.entries[0] and entry in outputs_of(unit)
+
+
 def cuttable(unit: Unit, *, cut_user: bool) -> tuple[Entry, ...]:
     """Returns the messages whose middle may go if nothing else helps: outputs, and perhaps a question."""
     if unit.role == "user" and cut_user:
@@ -113,9 +120,9 @@ def call_of(unit: Unit, entry: Entry) -> tuple[str, str]:
         return OBSERVATION
     wanted = answered_id(entry.given)
     same = [call for call in calls_of(unit.entries[0].given) if call["id"] == wanted]
-    # If an id is reused within the step, results stand in the order of their calls.
-    earlier = sum(
-        1 for other in unit.entries[1:] if other.place < entry.place and answered_id(other.given) == wanted
-    )
-    call = same[min(earlier, len(same) - 1)]
+    call = same[0]
+    if len(same) > 1:  # an id is reused within the step; results stand in the order of their calls
+        before = [other for other in unit.entries[1:] if other.place < entry.place]
+        earlier = sum(answered_id(other.given) == wanted for other in before)
+        call = same[min(earlier, len(same) - 1)]
     return call["function"]["name"], arguments_text(call)
