@@ -95,6 +95,8 @@ class Factor:
 
     def count(self, count: Count) -> Count:
         """Returns the calibrated count of a whole request. An exact count stays exact if nothing changes."""
+        if self is NEUTRAL and count.tokens <= count.ceiling:
+            return count
         tokens, ceiling = self.cost(Cost(count.tokens, count.ceiling))
         if (tokens, ceiling) == (count.tokens, count.ceiling):
             return count

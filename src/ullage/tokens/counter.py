@@ -49,6 +49,10 @@ class Cost(NamedTuple):
     ceiling: int
 
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time of a call of its class. Each message and each text makes one."""
+
+
 class Counter:
     """Counts texts, messages and the fixed part of a request for one model."""
 
@@ -192,7 +196,7 @@ class Counter:
             # A client that counts the result as it is written here must not count more than the ceiling.
             if shorter:
                 ceiling = max(ceiling, self._cost(content, framing).ceiling)
-            return Cost(tokens, ceiling)
+            return _new(Cost, (tokens, ceiling))
         tokens, ceiling = self._content(content)
         if self._result_share != 1.0:
             tokens, ceiling = round(tokens * self._result_share), math.ceil(ceiling * self._result_share)
@@ -253,7 +257,8 @@ class Counter:
     def _cost(self, text: str, framing: int) -> Cost:
         tokens = self._measure(text) if text else 0
         if self._is_count:
-            return Cost(tokens + framing, tokens + framing)
+            tokens += framing
+            return _new(Cost, (tokens, tokens))
         upper = self._upper(text) if self._upper is not None and text else 0
         if self._scale != 1.0:
             tokens = round(tokens * self._scale)

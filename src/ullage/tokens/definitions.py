@@ -141,12 +141,16 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+_write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Made once: `json.dumps` makes a new encoder for each text."""
+
+
 def compact(arguments: str) -> str:
     """Returns JSON without spaces between its tokens; any other text unchanged."""
     if '": ' not in arguments and ", " not in arguments and "\n" not in arguments:
         return arguments
     try:
-        return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
+        return _write_compact(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments
 
@@ -171,7 +175,8 @@ def wrapped(calls: Iterable[tuple[str, str]]) -> str:
 
 def quoted(result: str) -> str:
     """Returns a result as the list of parallel results has it: JSON as JSON, text as a JSON string."""
-    if result.lstrip()[:1] in ("{", "["):
+    # Many lines of logs begin like a list, and to fail as JSON takes long.
+    if result.lstrip()[:1] + result.rstrip()[-1:] in ("{}", "[]"):
         try:
             return json.dumps(json.loads(result))
         except (ValueError, RecursionError):

@@ -90,6 +90,8 @@ def _vocabulary_measure(name: str) -> Measure:
     count_part = remembered(count, PARTS)
 
     def count_parts(text: str) -> int:
+        if len(text) < PART_CHARS:
+            return count(text)
         parts = quoted_parts(text)
         return count(text) if len(parts) == 1 else sum(map(count_part, parts))
 

@@ -135,14 +135,18 @@ class Vocabulary:
 
     def count(self, text: str) -> int:
         """Returns the number of tokens of `text`."""
-        text = self._prepared(text)
+        if self._prepare is not None or not text.isascii():
+            text = self._prepared(text)
         if len(text) > _LONG and self.name not in _WHOLE:
             return sum(map(self._count, blocks_of(text)))
         return self._count(text)
 
     def _count(self, text: str) -> int:
-        if self._bytes is None or any(begin in text for begin in self._begins):
+        if self._bytes is None:
             return len(self._encode(text))
+        for begin in self._begins:  # any() takes as long as the count of a short text
+            if begin in text:
+                return len(self._encode(text))
         return len(self._bytes(text)) // _ID_BYTES
 
     def ready(self) -> None:
