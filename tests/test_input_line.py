@@ -23,6 +23,7 @@ mv sudo ./run.sh /usr/bin/ls /bin npm yes top join split touch open free install
 jobs continue wait nice true false clear exit w sh bash rg mkdir while for if case until select function time
 { [ [[ pytest wish su aws mount chage rview timeout diff comm chmod tar curl ssh set env uniq wc ping mysql
 node cargo go kubectl cmp seq paste column sed awk xargs
+link service else then done do fi
 """
 COMMANDS = frozenset(NAMES.split())
 
@@ -418,6 +419,75 @@ shell	git pull
 shell	git merge feature
 shell	git show
 shell	git branch new feature
+shell	git init my
+shell	tar czf my.tgz my
+shell	git log -- my file
+shell	install a b
+shell	link a b
+shell	cd my
+shell?	make help install
+shell	sudo service nginx restart
+shell	kill 1 2 3
+shell	top -b
+shell	watch date
+shell	touch x y z
+shell	git checkout my-branch
+shell	docker rm all
+shell?	which ls cat
+shell?	find src tests
+shell	exit 1
+shell	last bob
+shell	echo it works please
+shell	less old
+shell	git tag
+ask?	git commit everything with a good message
+ask?	git push is rejected
+ask?	git log shows nothing, why?
+ask?	git merge has conflicts
+ask?	git blame who wrote this line
+ask?	git tell me what changed
+ask?	npm run build crashes
+ask?	make fails
+ask?	make geht nicht
+ask?	docker startet nicht
+ask?	docker images are too big
+ask?	touch a file named foo
+ask?	make a file called notes
+ask?	grep the logs for errors please
+ask?	sort algorithms compared
+ask?	file descriptors explained
+ask?	kill signals explained
+ask?	kill switch ideas
+ask?	head over heels
+ask?	clear all
+ask?	clear the screen please
+ask?	exit now please
+ask?	top secret stuff
+ask?	true story
+ask?	false alarm
+ask?	free memory
+ask?	history of unix
+ask?	jobs for today
+ask?	date night ideas
+ask?	last commit
+ask?	declare victory
+ask?	watch out
+ask?	nice one
+ask?	nice try
+ask?	time for lunch
+ask?	time zones in python
+ask?	time complexity of quicksort
+ask?	cd there
+ask?	which one
+ask?	look for TODOs
+ask?	look up the docs
+ask?	find die größte Datei
+ask?	find los archivos grandes
+ask?	sort die Liste
+ask?	cat les fichiers
+ask	else
+ask	in german please
+ask	then what
 shell	ls the_dir
 shell	git log origin/main
 shell	git checkout -b fix-the-bug

@@ -9,12 +9,15 @@ Rule 3 has one exception: a line that reads like a sentence is a question. A lin
 has no option and no syntax that only a shell understands, and
 - its first word is also an English word (`find`, `make`, `who`, …), and it has a word that commands rarely
   get (`how`, `with`, …) or ends with a question mark; or
-- it has an article or a possessive (`rm the old files`), or its second word points at something (`rm it`); or
-- its second word makes a statement about the first (`git is slow`), or its third word says that the first two
-  fail; or
-- it has three words that commands rarely get, or two and a comma or a question mark at the end; or
+- it has an article or a possessive before another word (`rm the old files`), or its second word points at
+  something (`rm it`); or
+- its second word makes a statement about the first (`git is slow`), or a later word about those before it
+  (`git push is rejected`, `npm install fails`); or
+- it has words after a command that takes none (`clear everything`, `true story`), or ends as sentences do
+  (`… please`); or
+- it has three words that commands rarely get, or two in a long line or with a comma or a question mark; or
 - it is a word or two that people say and that do nothing useful as a command (`yes`, `wait`, `go ahead`).
-Commands that take sentences (`echo`) or search words (`grep`) run in any case.
+Commands that take sentences (`echo`) or search words (`grep`) run, unless a search ends with `please`.
 
 If the other reading was possible, the decision is ambiguous, and its hint says how to get it. A short line
 whose first word is a misspelled command (`gti status`) is a question, and its hint names the command.
@@ -22,6 +25,7 @@ whose first word is a misspelled command (`gti status`) is a question, and its h
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -75,9 +79,12 @@ SMALL = frozenset(_SMALL.split())
 POINTING = frozenset(("it", "this", "that", "me", "us", "them", "everything", "something", "please"))
 """Second words that turn a command's name into a sentence: `make it`, `explain this`."""
 
-DETERMINERS = frozenset(
-    ("the", "my", "these", "those", "your", "our", "their", "every", "each", "some", "any")
-)
+_DETERMINERS = """
+the my these those your our their every each some any
+das den dem der die diese dieser dieses ein eine einen meine meinen
+les une mes ces cette los las mis estos det
+"""
+DETERMINERS = frozenset(_DETERMINERS.split())
 """Words that stand before a noun and are not names of files: `rm the old files`."""
 
 _FILES = """
@@ -94,8 +101,22 @@ NAMES: Mapping[str, frozenset[str]] = {
 
 BEFORE = frozenset(("time", "nice", "watch", "sudo"))
 """Commands that are followed by a command: the rest of the line decides."""
-PHRASES = frozenset(("go ahead", "go on", "nice work", "wait what"))
-"""Sentences of two words that begin with a command."""
+_PHRASES = """
+cd there,declare victory,go ahead,go on,head over heels,last commit,look for,look up,nice try,wait what,
+watch out,which one
+"""
+PHRASES = frozenset(_PHRASES.replace("\n", "").split(","))
+"""Short sentences that begin with a command."""
+
+_BARE = "arch clear date exit false free history jobs kill logout nproc pwd top true tty uptime whoami"
+BARE = frozenset(_BARE.split())
+"""Commands that take no plain words: `clear everything` and `true story` are sentences."""
+
+CLOSING = frozenset(("do", "done", "elif", "else", "esac", "fi", "in", "then"))
+"""Keywords that begin no command."""
+
+LAST = frozenset(("compared", "explained", "ideas", "nicht", "please"))
+"""Last words of sentences."""
 
 RUNS = frozenset(("who am i", "who mom likes"))
 """Sentences that are commands."""
@@ -110,6 +131,26 @@ prints reports returns says should shows stops takes throws vs wants was were wi
 """
 SAYING = FAILING | frozenset(_SAYING.split())
 """Second words that make a statement about the first."""
+
+STATING = frozenset(
+    (
+        "are",
+        "called",
+        "does",
+        "doesn't",
+        "don't",
+        "gives",
+        "has",
+        "is",
+        "isn't",
+        "named",
+        "says",
+        "shows",
+        "was",
+        "won't",
+    )
+)
+"""Words that make a statement wherever they stand before the last one: `git push is rejected`."""
 
 _SAID = """
 break continue expand fold join let look more nice paste read return say shift sleep split sum test wait watch
@@ -131,7 +172,7 @@ EVERYDAY = frozenset(_EVERYDAY.split())
 """Commands whose names are checked for a wrong, missing or extra letter; other names are too like words."""
 
 _META = re.compile(r"[:/]([a-zA-Z][\w-]*)(?=\s|$)")
-_SHELLISH = re.compile(r"(?:^|\s)--?\w|[|<>$`*~=\\{}\[\]]|&&|;\s*\w|&\s*$|(?:^|\s)\.{0,2}/|['\"]")
+_SHELLISH = re.compile(r"(?:^|\s)-(?:-?\w|-\s)|[|<>$`*~=\\{}\[\]]|&&|;\s*\w|&\s*$|(?:^|\s)\.{0,2}/|['\"]")
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _SHORT = 4  # most words of a line that is checked for a misspelled command
 _IN_LOOPS = frozenset(("a", "i", "in"))
@@ -191,6 +232,8 @@ def _free(
         word = _first_word(parse(text))
     if word is None:
         return InputDecision("shell" if re.match(r"[\w(\[{$\"'<>]", text) else "ask", text)
+    if word in CLOSING:
+        return InputDecision("ask", text)
     if not resolves(word):
         return _unknown(text, word, resolves, names)
     if _sentence(text, word, resolves):
@@ -265,26 +308,45 @@ def _sentence(text: str, word: str, resolves: Callable[[str], bool]) -> bool:
     words = _words(text)
     if len(words) == 1:
         return text in SAID
-    if word in TALKERS | SEARCHERS or _SHELLISH.search(text) or text.lower() in RUNS:
+    if word in TALKERS or _SHELLISH.search(text) or text.lower() in RUNS:
         return False
-    if words[1] in POINTING or " ".join(words) in PHRASES or (len(words) > 2 and _says(words)):
-        return True
-    if word in BEFORE and resolves(words[1]) and words[1] not in SMALL:
-        return _sentence(text.split(maxsplit=1)[1], words[1], resolves)
+    if word in SEARCHERS or _is_idiom(word, words) or _says(word, words):
+        return word not in SEARCHERS or (len(words) > 2 and words[-1] in LAST)
+    if word in BEFORE and words[1].isalpha() and words[1] not in SMALL:
+        found = word == "sudo" or resolves(words[1])
+        return not found or _sentence(text.split(maxsplit=1)[1], words[1], resolves)
     small = _count_small(word, words[1:])
-    if small > 2 or (small > 1 and (text.endswith("?") or ", " in text)):
+    if small > 2 or (small > 1 and (len(words) > 4 or text.endswith("?") or ", " in text)):
         return True
     return word.lower() in ENGLISH and (text.endswith("?") or (len(words) > 2 and small > 0))
 
 
-def _says(words: list[str]) -> bool:
-    """Returns True if the words make a statement or have an article."""
-    return words[1] in SAYING or words[2] in FAILING or not DETERMINERS.isdisjoint(words[1:])
+def _is_idiom(word: str, words: list[str]) -> bool:
+    """Returns True if a line begins or ends as commands do not."""
+    if words[1] in POINTING or not PHRASES.isdisjoint((" ".join(words[:2]), " ".join(words))):
+        return True
+    keyword = word in BEFORE and words[1] in _KEYWORDS | CLOSING
+    return keyword or (word in BARE and words[1].isalpha()) or (len(words) > 2 and words[-1] in LAST)
+
+
+def _says(word: str, words: list[str]) -> bool:
+    """Returns True if the words make a statement or have an article with a noun."""
+    if len(words) == 2:
+        return words[1] in FAILING and word not in FILES
+    if words[1] in SAYING or not FAILING.isdisjoint(words[2:4]) or not STATING.isdisjoint(words[2:-1]):
+        return True
+    article = word not in FILES and any(
+        each in ("a", "an") and after.isalpha() and len(after) > 2
+        for each, after in itertools.pairwise(words[2:])
+    )
+    return article or not DETERMINERS.isdisjoint(words[1:-1])
 
 
 def _count_small(word: str, words: list[str]) -> int:
-    """Returns the number of words that this command rarely gets."""
-    return sum(each in SMALL - NAMES.get(word, frozenset()) for each in words)
+    """Returns the number of words that this command rarely gets; `a` before a name such as `b` is one too."""
+    small = SMALL - NAMES.get(word, frozenset())
+    pairs = itertools.zip_longest(words, words[1:], fillvalue="")
+    return sum(each in small and (each != "a" or len(after) > 1) for each, after in pairs)
 
 
 def _near(text: str, word: str) -> bool:
