@@ -49,11 +49,22 @@ printf¶"$x"¶x {a,b} *.{a,b} -{delete,print} {-o,new} {,-o} {a,$x} {a,"b"} {1..
 [¶$x¶-gt¶1¶] [!a]* PAGER=cat PAGER=mark GIT_PAGER= LESS=-R -p declare¶-A¶x declare¶-p¶x x=$(date¶+%s)
 $((y-x)) set¶-a time¶( time $(which¶mark) $(which¶ls) $(command¶-v¶mark) tee¶/dev/null¶new /dev/null
 sed¶-n¶'//{p}' '1{e¶mark}' '/a/{w¶new}' -V -v --version
+$o $d $w $t "$o" test¶$t [¶$t¶] nice¶-n¶$w timeout¶$w¶ls env¶-u¶$w xargs¶-n¶$w stdbuf¶-o¶$w find¶.¶$d sort¶$o
+a=([x]=1) a+=([$x]=1¶b) declare¶-a¶a=([x]=1) declare¶-A¶m=([x]=1) ${m[x]} m[x]=1 a[x]=1 read¶a[x] "${a[x]}"
+test¶-v¶'a[x]'
+exec¶<cmds exec¶0<cmds exec¶<<<mark exec¶3<a export¶-f¶f TMOUT=1 ${¶mark;¶} "${¶mark;¶}" ${|¶mark;¶}
+awk¶'{print¶$1,␤b>"new"}' awk¶'{print¶(1,␤2)>"new"}' awk¶'BEGIN{print¶1¶&&␤2>"new"}' awk¶'{print¶>$1}'
+awk¶'{print|"mark"}'
+<f <a >/dev/null 2>&1 2>/dev/null |wc¶<f ␤mark¶<f ␤mark¶x¶2>/dev/null ␤ls¶<f ␤wc¶a¶<f ;wc¶<f
+sed¶'r¶a' sed¶'R¶a' sed¶-n¶'r¶a;w¶new' sed¶'s/a/b/w¶new' sed¶'s/.*/mark/e'
+$(date¶+%F) $(git¶rev-parse¶HEAD) $(whoami) $(mark¶-l) bash¶-c¶'x' bash¶-c¶"$x" sh¶-c¶'ls¶$o'
 """
 POISONS = tuple(_POISONS.split())
-"""Pieces that are put into lines; ¶ is a blank or a line end."""
+"""Pieces that are put into lines; ¶ is a blank or a line end, and ␤ a line end."""
 
-ENVIRONMENT = {"LC_ALL": "C.UTF-8", "x": "a[$(mark)]", "y": "", "USER": "bob", "TERM": "dumb"}
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "x": "a[$(mark)]", "y": "", "USER": "bob", "TERM": "dumb", "HISTFILE": ""}
+# Values that are several words, for an expansion without quotation marks.
+ENVIRONMENT |= {"o": "-o new", "d": "-delete", "w": "5 mark", "t": "-v a[$(mark)]"}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +118,7 @@ def mutate(chance: random.Random, lines: list[str]) -> str:
         at = chance.randint(0, len(line))
         if chance.random() < 0.6:
             at = chance.choice([0, len(line), *(place for place, sign in enumerate(line) if sign in " \n\t")])
-        piece = chance.choice(POISONS).replace("¶", chance.choice((" ", "\n")))
+        piece = chance.choice(POISONS).replace("¶", chance.choice((" ", " ", "\n"))).replace("␤", "\n")
         blank = chance.choice(("", " "))
         kind = chance.random()
         if kind < 0.75:
@@ -119,19 +130,20 @@ def mutate(chance: random.Random, lines: list[str]) -> str:
     return line
 
 
-def run(line: str, folder: Path, programs: Path) -> None:
-    """Runs a line in bash, for a second at most."""
+def run(line: str, folder: Path, programs: Path, *, typed: bool) -> None:
+    """Runs a line in bash, for a second at most; a typed line is read by an interactive bash."""
+    bash = [shutil.which("bash") or "bash", "--norc", "--noprofile"]
     process = subprocess.Popen(
-        [shutil.which("bash") or "bash", "--norc", "--noprofile", "-c", line],
+        [*bash, "-i"] if typed else [*bash, "-c", line],
         cwd=folder,
         env={**ENVIRONMENT, "PATH": str(programs), "HOME": str(folder)},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if typed else subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        process.wait(1)
+        process.communicate(f"{line}\n".encode("utf-8", "replace") if typed else None, timeout=1)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.wait()
@@ -156,7 +168,7 @@ def test_a_read_only_line_changes_nothing_and_starts_nothing(
         if classify(line, cwd=folder).kind != "read-only":
             continue
         ran += 1
-        run(line, folder, programs)
+        run(line, folder, programs, typed=chance.random() < 0.4)
         started = programs / "started"
         if started.exists() or picture(folder) != before:
             wrong.append((line, started.read_text() if started.exists() else "changed"))

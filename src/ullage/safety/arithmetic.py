@@ -26,6 +26,9 @@ RANDOM SECONDS EPOCHSECONDS LINENO BASHPID PPID UID EUID COLUMNS LINES OPTIND SH
 CONSTANTS = frozenset(_CONSTANTS.split())
 """Variables that always hold a number."""
 
+_SUBSCRIPT = re.compile(r"\[(?:(.*?)\]\+?=|([^]]*)$)", re.DOTALL)
+"""The start of an element of an array that names its place: `[x]=1`."""
+
 _PRINTS_NUMBER = re.compile(
     r"wc(?:\s+-[clmwL]+)*|nproc|date\s+(?:-u\s+)?[\"']?\+%[sYmdHMSjuwNV]+[\"']?|id\s+-[ug]|tput\s+(?:cols|lines)"
     r"|grep\s+-\w*c\w*\s.*"
@@ -41,11 +44,37 @@ def evaluated(root: Node) -> Iterator[tuple[Node, str]]:
     """Yields arithmetic that may run a command, each with a part that is not known to be a number."""
     nodes = list(_below(root))
     numbers = _numbers(nodes)
+    keyed = _keyed(root)
     for node in nodes:
+        if node.type in ("array", "subscript") and _named(node) in keyed:
+            continue
         for context in _contexts(node):
             name = _unknown_name(context, numbers)
             if name:
                 yield context, name
+
+
+def _keyed(root: Node) -> set[str]:
+    """Returns the arrays that the line surely makes with `declare -A`; their subscripts are plain text."""
+    found = set()
+    text = source(root).encode()
+    for node in root.children:
+        if node.type != "declaration_command":
+            continue
+        words = [source(child) for child in node.named_children]
+        if not any(re.fullmatch(r"-\w*A\w*", word) for word in words):
+            continue
+        before = text[: node.start_byte - root.start_byte].decode("utf-8", "replace")
+        names = {re.split(r"[=+[]", word)[0] for word in words if not word.startswith("-")}
+        found |= {name for name in names if not re.search(rf"\b{re.escape(name)}\b", before)}
+    return found
+
+
+def _named(node: Node) -> str:
+    """Returns the name of the variable that a subscript or an array belongs to."""
+    whole = node if node.type == "subscript" else node.parent
+    name = whole.child_by_field_name("name") if whole is not None else None
+    return source(name) if name is not None else ""
 
 
 def _is_evaluated(comparison: Node) -> bool:
@@ -75,6 +104,8 @@ def _contexts(node: Node) -> Iterator[Node]:
         )
     elif kind == "compound_statement" and source(node).startswith("(("):
         yield from node.named_children
+    elif kind == "array":
+        yield from (child for child in node.named_children if _SUBSCRIPT.match(source(child)))
     elif kind == "subscript":
         index = node.child_by_field_name("index")
         if index is not None and source(index) not in ("@", "*"):
@@ -86,9 +117,13 @@ def _contexts(node: Node) -> Iterator[Node]:
         yield from (child for child in node.named_children if child.type != "test_operator")
     elif kind == "command" and source(node.children[0]) == "let":
         yield from node.named_children[1:]
-    elif kind == "test_command" and not source(node).startswith("[["):
+    elif (kind == "test_command" and not source(node).startswith("[[")) or _is_test(node):
         # A value that splits may add `-v a[$(…)]` to the test.
         yield from (each for each in _below(node) if each.type in _EXPANSIONS and _splits(each))
+
+
+def _is_test(node: Node) -> bool:
+    return node.type == "command" and source(node.children[0]) == "test"
 
 
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution")
@@ -102,6 +137,9 @@ def _splits(node: Node) -> bool:
 def _unknown_name(context: Node, numbers: dict[str, int]) -> str:
     """Returns a part of this arithmetic that may not be a number; empty if all parts are."""
     raw = source(context)
+    if context.parent is not None and context.parent.type == "array":
+        found = _SUBSCRIPT.match(raw)
+        raw = found[1] or found[2] or "" if found else raw
     for inner in _below(context):
         if inner.type == "command_substitution":
             text = source(inner)

@@ -21,10 +21,13 @@ _BEFORE_REGEX = {"print", "printf", "return", "in", "do", "else", "case", "getli
 _RUNS = {"system", "getline", "close", "fflush", "extension"}
 """Functions that run a command, read its output, or end a write."""
 
+_CONTINUES = (",", "&&", "||")
+"""Tokens after which a statement goes on in the next line."""
+
 
 def only_prints(program: str) -> bool:
     """Returns True if an awk program writes no file and runs no command."""
-    printing, depth = False, 0
+    printing, depth, before = False, 0, ""
     for kind, text in _tokens(program):
         if kind == "lost" or (kind == "name" and text in _RUNS) or text in ("|", "|&", ">>", "@"):
             return False
@@ -34,10 +37,11 @@ def only_prints(program: str) -> bool:
             depth += 1
         elif text in (")", "]"):
             depth -= 1
-        elif text in (";", "}", "\n"):
+        elif text in (";", "}") or (text == "\n" and depth <= 0 and before not in _CONTINUES):
             printing = False
         elif text == ">" and printing and depth <= 0:
             return False
+        before = before if text == "\n" else text
     return True
 
 

@@ -36,12 +36,15 @@ _SQL_KINDS: tuple[tuple[Kind, str, str], ...] = (
         (
             r"\b(copy|system|load|do|call|attach|load_file|writefile|load_extension|edit|fsdir|prepare|execute|install)\b"
             r"|\bexec|\binto\b.*file\b|^\s*[.]|https?:|\bs3:"
+            r"|\b(create|alter)\s+(or\s+replace\s+)?(definer\s*=\s*\S+\s+|(temp\w*|trusted|event|aggregate)\s+)*"
+            r"(system|extension|language|function|procedure|trigger|event|rule|server|user|role|foreign)\b"
+            r"|\bset\s+(global|persist\w*|@@global|@@persist\w*)\b|\bgrant\b"
         ),
         "runs more than a query",
     ),
     (
         "writes",
-        r"\b(insert|update|create|alter|replace|grant|merge|set|into|comment|reindex|upsert|rename|analyze\s+\w+\s*$)\b",
+        r"\b(insert|update|create|alter|replace|merge|set|into|comment|reindex|upsert|rename|analyze\s+\w+\s*$)\b",
         "changes a database",
     ),
     (
@@ -71,11 +74,22 @@ _SQL_PRAGMA = re.compile(
 )
 _SQL_CALL = re.compile(r"([\w.]+)\s*\(")
 
+_MONGO_READS = """
+aggregate count countDocuments currentOp dataSize distinct estimatedDocumentCount explain find findOne
+getCollectionInfos getCollectionNames getIndexes getMongo getName getRoles getSiblingDB getUsers hello hint
+hostInfo isMaster limit pretty serverStatus size skip sort stats status storageSize toArray totalSize version
+"""
+_MONGO = re.compile(
+    r"\s*(?:show\s+(?:dbs|databases|collections|tables|users|roles)|(?:db|rs|sh)(?:\.\w+)*?"
+    rf"(?:\.(?:{'|'.join(_MONGO_READS.split())})\((?:[^()`=$;]|\$(?!where|function|accumulator|out|merge))*\)(?:\.\w+)*?)+)\s*;?\s*"
+)
+"""Calls of MongoDB that only read. Their arguments call nothing, because there is no parenthesis in them."""
+
 _SED_PLACE = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/[IM]*)"
 _SED_ADDRESS = rf"(?:{_SED_PLACE}(?:~\d+)?(?:,\s*[~+]?{_SED_PLACE})?\s*!?\s*)?"
 _SED_SUBSTITUTE = r"(?:s|y)([^\s\w\\;{}])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiImM0-9]*"
 _SED_COMMAND = re.compile(
-    rf"\s*{_SED_ADDRESS}(?:(?:{_SED_SUBSTITUTE}|[pdDqQnNgGhHxPlzF=]\s*\d*|[}}]|[btT]\s*\w*|:\s*\w+)\s*(?:[;\n}}{{]|$)"
+    rf"\s*{_SED_ADDRESS}(?:(?:{_SED_SUBSTITUTE}|[pdDqQnNgGhHxPlzF=]\s*\d*|[rR]\s*[^\n;}}]+|[}}]|[btT]\s*\w*|:\s*\w+)\s*(?:[;\n}}{{]|$)"
     rf"|\{{|[aic](?:\s|\\)(?:[^\n\\]|\\.)*(?:\n|$))",
     re.DOTALL,
 )
@@ -83,7 +97,7 @@ _SED_COMMAND = re.compile(
 
 def sql(text: str) -> tuple[Kind, str]:
     """Returns the class of SQL statements, and the reason."""
-    if _SQL_COMMAND.fullmatch(text):
+    if _SQL_COMMAND.fullmatch(text) or (_MONGO.fullmatch(text) and not re.search(r"\bnew\b", text)):
         return "read-only", "asks a database"
     text = _SQL_SHOW.sub("show ", text)
     plain = _SQL_LOCK.sub(" ", re.sub(r"--[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SYSTEM = re.compile(r"(?:/usr|/usr/local|/opt/homebrew|/opt/local)?/s?bin")
 """Directories of the system's programs: a program there does what its name says."""
 
+_SUBSCRIPTED = re.compile(r"\w+\[(?!(?:\d+|[@*])\]).*\]", re.DOTALL)
+"""The name of an element of an array, other than one with a number."""
+
 HISTORY = re.compile(r"!(?![=\s(\"]|$)")
 """The start of a history expansion, in a text without the parts in which bash expands none."""
 
@@ -142,6 +145,8 @@ def _evaluated(name: str, words: Words, scene: Scene) -> list[Verdict]:
             found.append(scene.verdict("unknown", f"{name} may run code in {word.text}"))
         elif table().special.fullmatch(label) and not tests and name != "printf":
             found.append(scene.verdict("unknown", f"{label} changes what commands mean"))
+        elif _SUBSCRIPTED.fullmatch(word.text) and name != "printf":
+            found.append(scene.verdict("unknown", f"{name} may run code in {word.text}"))
         elif word.loose and not tests and name != "printf":
             found.append(
                 scene.verdict("unknown", f"{name} may run code in a name that is not known before it runs")

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 CHECKS: Mapping[str, str] = {"php": "-l", "node": "-c|--check", "nodejs": "-c|--check"}
 """Interpreters with the option that only checks the syntax of a file."""
 
+FOREIGN = frozenset(("csh", "fish", "tcsh"))
+"""Shells whose language is not that of bash: `fish -c 'ls (rm x)'` runs `rm`."""
+
+_PLAIN = re.compile(r"[\w\s./,:=+@%|;&<>'\"-]*")
+"""A text that means the same to each of these shells as to bash."""
+
 SHELL_VALUES = frozenset(("-o", "+o", "-O", "+O", "--rcfile", "--init-file"))
 
 
@@ -42,6 +48,8 @@ def shell(name: str, words: Words, scene: Scene) -> Verdict:
         at += 2 if text in SHELL_VALUES else 1
     if [word.text for word in words[:1]] == ["-n"] and len(words) == 2 and not words[1].loose:
         return scene.verdict("read-only", f"{name} -n only checks the syntax")
+    if name in FOREIGN and coded and not all(_PLAIN.fullmatch(word.text) for word in words[at:]):
+        doubt = f"the text may mean something else to {name} than to bash"
     if doubt:
         return worst(
             [
@@ -166,7 +174,8 @@ def database(name: str, words: Words, scene: Scene) -> Verdict:
         return scene.verdict("destructive", f"{name} {whole[1]}")
     if not given:
         scene.facts.asks = name
-    if seen.unknown or seen.loose or seen.many:
+    scripts = name in ("mongosh", "mongo") and any(_SCRIPT.search(word.text) for word in seen.operands)
+    if seen.unknown or seen.loose or seen.many or scripts:
         return scene.verdict(
             "unknown", f"{name} has an argument that is not in the rules or not known before it runs"
         )
@@ -184,6 +193,9 @@ def database(name: str, words: Words, scene: Scene) -> Verdict:
         found.append(scene.verdict("sends", f"{name} asks another machine"))
     return worst(found)
 
+
+_SCRIPT = re.compile(r"^(?!mongodb)(?=.*[./])|\.m?js$")
+"""An argument of `mongosh` that may be a file to run."""
 
 HOSTS = frozenset(("-h", "--host", "-S"))
 """Options of database clients whose value is a machine."""

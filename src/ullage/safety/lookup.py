@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ullage.safety.options import Arguments, KnownOptions, read_arguments
 from ullage.safety.rules import CommandRule, RuleRow, table
+from ullage.safety.verdict import KINDS
 from ullage.safety.words import UNSEEN, Word
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ def _holds(
     texts = [word.text for word in words]
     patterns = rest.split("|")
     # A word with an unknown part may become what a row warns of: `sysctl "a${x}b"` may set a value.
-    unclear = [word.text for word in seen.operands if not word.fixed] if row.rank else []
+    # The value of an option counts only if it may make the command run or lose something.
+    values = [given.value for given in seen.given if given.value and row.rank >= UNKNOWN]
+    unclear = [word.text for word in (*seen.operands, *values) if not word.fixed] if row.rank else []
     holding = {
         "any": lambda: (
             any(fnmatchcase(text, each) for text in texts for each in patterns)
@@ -162,22 +165,48 @@ def _holds(
         "but": lambda: not any(_is_given(each, row, seen) for each in patterns),
         "first": lambda: bool(texts) and texts[0] in patterns,
         "plain": lambda: (
-            bool(operands) and all(word.fixed and _PLAIN.fullmatch(word.text) for word in operands)
+            bool(operands)
+            and all(word.fixed for word in words)
+            and all(_PLAIN.fullmatch(word.text) for word in operands)
         ),
         "exists": lambda: any(exists(word.text) for word in operands),
     }
     return holding[sign]()
 
 
+UNKNOWN = KINDS.index("unknown")
+
 CONDITIONS = ("any", "made", "but", "first", "plain", "exists")
 
 
+_PARTS = re.compile(r"\[!?\]?[^]]*\]|.", re.DOTALL)
+"""The parts of a pattern: `*`, `?`, a class such as `[!a-z]`, or a letter."""
+
+
 def _may_match(text: str, pattern: str) -> bool:
-    """Returns True if a text with unknown parts may match a pattern: both begin and end in the same way."""
-    head, tail = text.partition(UNSEEN)[0], text.rpartition(UNSEEN)[2]
-    first, last = re.split(r"[*?\[\]]", pattern)[0], re.split(r"[*?\[\]]", pattern)[-1]
-    begins = head.startswith(first) or first.startswith(head)
-    return begins and (tail.endswith(last) or last.endswith(tail))
+    """Returns True if a text with unknown parts may match a pattern."""
+    parts = _PARTS.findall(pattern)
+    reached = {0}  # the numbers of parts that the text so far may have matched
+    for letter in text:
+        if letter == UNSEEN:
+            reached = set(range(min(reached), len(parts) + 1))
+            continue
+        reached = _skip(reached, parts)
+        stays = {at for at in reached if at < len(parts) and parts[at] == "*"}
+        goes = {at + 1 for at in reached if at < len(parts) and fnmatchcase(letter, parts[at])}
+        reached = stays | goes
+        if not reached:
+            return False
+    return len(parts) in _skip(reached, parts)
+
+
+def _skip(reached: set[int], parts: list[str]) -> set[int]:
+    """Returns the parts that can be reached if each `*` may match nothing."""
+    found = set(reached)
+    for at, part in enumerate(parts):
+        if at in found and part == "*":
+            found.add(at + 1)
+    return found
 
 
 def _is_given(option: str, row: RuleRow, seen: Arguments) -> bool:
@@ -190,6 +219,12 @@ def _is_given(option: str, row: RuleRow, seen: Arguments) -> bool:
         same = given.name == name or ("*" in name and fnmatchcase(given.name, name))
         short = not given.known and row.kind != "read-only" and len(given.name) > 3
         short = short and name.startswith(given.name)
-        if (same or short) and (not value or (given.value and fnmatchcase(given.value.text, value))):
+        if (same or short) and (not value or (given.value and _has_form(given.value, value, row))):
             return True
     return option == "--" and seen.ended
+
+
+def _has_form(value: Word, pattern: str, row: RuleRow) -> bool:
+    """Returns True if a value matches a pattern, or may match it and the row warns of running or losing."""
+    risky = row.rank >= UNKNOWN and not value.fixed
+    return fnmatchcase(value.text, pattern) or (risky and _may_match(value.text, pattern))

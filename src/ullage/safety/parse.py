@@ -8,6 +8,7 @@ the line is at least unknown.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,34 @@ def every(node: Node) -> Iterator[Node]:
 def trouble(node: Node, raw: bytes) -> str | None:
     """Returns the reason why this node of the line `raw` cannot be relied on; None if it can."""
     return next((reason for reason, wrong in TROUBLES.items() if wrong(node, raw)), None)
+
+
+_ONE_LINE = (
+    "command",
+    "declaration_command",
+    "file_redirect",
+    "herestring_redirect",
+    "negated_command",
+    "redirected_statement",
+    "unset_command",
+    "variable_assignments",
+)
+"""The node types whose parts stand on one line, unless a backslash joins two."""
+
+
+def joined_line(root: Node, raw: bytes) -> int | None:
+    """Returns the place of a line end that the grammar took for a blank in a command; None if there is none.
+
+    The grammar reads the second line of `ls | sort| uniq -c`, `make < f` as words of `uniq`.
+    """
+    for node in every(root):
+        if node.type not in _ONE_LINE or any(each.type == "heredoc_redirect" for each in node.children):
+            continue
+        for before, after in itertools.pairwise(node.children):
+            end = re.search(rb"(?<!\\)(?:\\\\)*(\n)", raw[before.end_byte : after.start_byte])
+            if end:
+                return before.end_byte + end.start(1)
+    return None
 
 
 def _is_within_string(node: Node) -> bool:

@@ -181,8 +181,8 @@ def _is_there(path: Path) -> bool:
 
 
 def has_dashed_names(folders: Sequence[Path] | None) -> bool:
-    """Returns True if a file in one of the folders has a name that begins with a dash."""
-    return any(name.startswith("-") for folder in folders or () for name in _names(folder))
+    """Returns True if a file in one of the folders may have a name that begins with a dash."""
+    return folders == [] or any(name.startswith("-") for folder in folders or () for name in _names(folder))
 
 
 def _names(folder: Path) -> list[str]:

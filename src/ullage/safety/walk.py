@@ -12,7 +12,7 @@ from ullage.safety import targets
 from ullage.safety.arithmetic import CONSTANTS, evaluated
 from ullage.safety.code import sql
 from ullage.safety.commands import command, is_known
-from ullage.safety.parse import MOST, document, encoded, every, parse, readings, trouble
+from ullage.safety.parse import MOST, document, encoded, every, joined_line, parse, readings, trouble
 from ullage.safety.rules import table
 from ullage.safety.scene import Facts, Scene, Words
 from ullage.safety.shadows import classify_shadowed
@@ -73,6 +73,10 @@ def _line(text: str, facts: Facts, depth: int) -> Verdict:
     raw = encoded(text)
     with reading(raw):
         root = parse(text)
+        split = joined_line(root, raw)
+        if split is not None:
+            halves = [raw[:split], raw[split + 1 :]]
+            return worst(_line(half.decode("utf-8", "replace"), facts, depth + 1) for half in halves)
         found += _broken(text) if root.has_error else ()
         for node in every(root):
             why = trouble(node, raw)
@@ -194,6 +198,7 @@ def _redirect(node: Node, walk: _Walk) -> Iterator[Verdict]:
     if re.match(r"/dev/(tcp|udp)/", word.text):
         walk.facts.fetches = walk.facts.fetches or "the network"
     if operator.startswith("<"):
+        yield from _read_by_shell(node)
         if re.match(r"/dev/(tcp|udp)/", word.text):
             yield Verdict("unknown", "reads from the network", source(node))
         elif operator == "<>" and target.type != "process_substitution":
@@ -221,14 +226,27 @@ def _read_words(redirect: Node) -> list[str]:
     ]
 
 
+def _read_by_shell(redirect: Node) -> Iterator[Verdict]:
+    """Yields a verdict on `exec < file`, after which the shell reads its next commands from the file."""
+    number = next((source(child) for child in redirect.children if child.type == "file_descriptor"), "0")
+    parent = redirect.parent
+    body = parent.child_by_field_name("body") if parent is not None else None
+    command = parent if parent is not None and parent.type == "command" else body
+    if command is None or number.lstrip("0"):
+        return
+    words = [read(child).text for child in command.named_children if child.type in ("command_name", "word")]
+    if words[-1:] == ["exec"] or words[-2:] == ["exec", "--"]:
+        yield Verdict("unknown", "the shell reads its next commands from this", source(redirect))
+
+
 def _document(node: Node, walk: _Walk) -> Iterator[Verdict]:
+    yield from _read_by_shell(node)
     walk.facts.texts.append(document(node)[0])
-    yield from ()
 
 
 def _string(node: Node, walk: _Walk) -> Iterator[Verdict]:
+    yield from _read_by_shell(node)
     walk.facts.texts += [read(child).text for child in node.named_children]
-    yield from ()
 
 
 def _function(node: Node, walk: _Walk) -> Iterator[Verdict]:
@@ -315,6 +333,8 @@ def _declaration(node: Node, walk: _Walk) -> Iterator[Verdict]:
     words = [Word(source(kept[0])), *(read(child) for child in kept[1:])]
     if words[0].text == "unset":
         walk.functions.clear()
+    if _exports(node) and len(words) > 2 and any(re.match(r"-\w*f", word.text) for word in words):
+        yield Verdict("unknown", "programs that run bash get the function", source(node))
     for word in words[1:]:
         label, equals, _ = word.text.partition("=")
         if re.match(r"-\w*[inI]", word.text):
@@ -336,7 +356,7 @@ def _declaration(node: Node, walk: _Walk) -> Iterator[Verdict]:
 
 def _expansion(node: Node, walk: _Walk) -> Iterator[Verdict]:
     _ = walk
-    text = source(node)
+    text = source(node).lstrip()  # in a string, the grammar puts the blank before an expansion into it
     if re.search(r"@P\}$", text):
         yield Verdict("unknown", "a variable is expanded like a prompt", text)
     elif re.match(r"\$\{!", text) and not re.fullmatch(r"\$\{!\w+(?:[@*]|\[[@*]\])\}", text):

@@ -27,6 +27,13 @@ _HARMLESS = re.compile(
 _PROGRAM = re.compile(r"\$\((?:which|command -v|type -p) [\w.+-]+\)")
 """A substitution that becomes the path of a program."""
 
+_SINGLE = re.compile(
+    r"\$\((?:git (?:rev-parse (?:--short |--verify )?|merge-base )[\w./@~^]+(?: [\w./@~^]+)?"
+    r"|date (?:-u )?[\"']?\+(?:%[FTYmdHMSsjyuV]|[\w:./])(?:%[FTYmdHMSsjyuV]|[\w:./-])*[\"']?"
+    r"|whoami|nproc|uname -[rms]|id -u?n?|docker ps -(?:lq|ql))\)"
+)
+"""A substitution that becomes one plain word, which is no option."""
+
 _BRACES = re.compile(r"([\w.,/*?:=+@%-]*)\{([\w./*?-]*(?:,[\w./*?-]*)+)\}([\w.,/*?:=+@%-]*)")
 """A word with one list in braces and nothing else that the shell would replace, other than names of files."""
 
@@ -183,7 +190,7 @@ def _quoted(node: Node) -> Word:
         elif piece.type != '"':
             word = read(piece) if piece.type != "string_content" else Word(source(piece))
             text, fixed = text + word.text, fixed and word.fixed
-            splits = splits or bool(_MANY.match(source(piece)))
+            splits = splits or bool(_MANY.match(source(piece).lstrip()))
     return Word(
         text, fixed=fixed and not code, loose=splits or text.startswith(UNSEEN), splits=splits, code=code
     )
@@ -232,6 +239,8 @@ def _expansion(node: Node) -> Word:
         return Word(blanks + "~")
     if _PROGRAM.fullmatch(text):
         return Word(f"{blanks}/{UNSEEN}", fixed=False)
+    if _SINGLE.fullmatch(text):
+        return Word(blanks + UNSEEN, fixed=False)
     if _FOLDER.fullmatch(text):
         return Word(f"{blanks}/{UNSEEN}", fixed=False, splits=True)
     harmless = bool(_HARMLESS.fullmatch(text))

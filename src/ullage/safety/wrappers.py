@@ -53,7 +53,10 @@ def _strip(name: str, wrapper: Wrapper, words: Words, scene: Scene) -> tuple[Wor
             at += 1 + own
             break
         elif text.startswith("-") and (text != "-" or wrapper.options.taking("-") is not None):
-            at += _option(name, wrapper, words[at], found, scene)
+            taken = _option(name, wrapper, words[at], found, scene)
+            if any(word.splits for word in words[at + 1 : at + taken]):
+                found.append(scene.verdict("unknown", f"the value of {text} may be several words"))
+            at += taken
         elif assignment and name in ("env", "sudo", "doas"):
             found += _assigned(assignment[1], scene)
             at += 1
