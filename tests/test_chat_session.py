@@ -6,23 +6,26 @@ import asyncio
 import threading
 import uuid
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
+from tests.benches import answer
 from tests.llama import needs_local
 from tests.player import Player, Request, Script, answered, playing, sent_json
 from ullage import store
 from ullage.broker.resolve import Opened
 from ullage.config import defaults, load
 from ullage.config.builder import plain_model
+from ullage.context import DEFAULT_PROMPT
 from ullage.context.journal import Event
 from ullage.cost import Ledger
 from ullage.errors import InvalidConversation
 from ullage.session.accounts import ledger_for
 from ullage.session.chat import MOST_STEPS, CallsStopped, ChatSession
-from ullage.session.model_pool import ModelPool, open_model_for, open_model_on
+from ullage.session.model_pool import PROMPTS, ModelPool, open_model_for, open_model_on
 from ullage.testing import ScriptedProvider
 from ullage.tokens.calibration import Calibration
 
@@ -224,3 +227,39 @@ def test_a_model_that_calls_without_end_is_stopped_and_that_is_told(tmp_path: Pa
 
         asyncio.run(go())
         assert len(player.requests) == MOST_STEPS
+
+
+# The prompt of the embedded model ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("embedded", "main", {}, PROMPTS["embedded"]),
+        ("embedded", "goal", {}, DEFAULT_PROMPT),
+        ("embedded", "main", {"main": "Be short."}, "Be short."),
+        ("embedded", "write", {"write": "Write."}, "Write."),
+        ("another", "main", {}, DEFAULT_PROMPT),
+    ],
+)
+def test_only_the_embedded_model_is_not_asked_for_commands(
+    kept: Store, tmp_path: Path, case: tuple[str, str, dict[str, str], str]
+) -> None:
+    name, category, configured, prompt = case
+    settings = replace(defaults(), routing=replace(defaults().routing, system_prompts=configured))
+    ledger = ledger_for(settings, kept, "s", tmp_path.name)
+    provider = ScriptedProvider([answer("Seven.")])
+    calibration = Calibration(kept.calibration)
+    opening = open_model_on(
+        Opened(provider, True), plain_model(name), settings, ledger=ledger, calibration=calibration
+    )
+
+    async def sent() -> str:
+        chat = ChatSession(settings, kept, {}, tmp_path, await opening, session="s")
+        chat.context.append_user("How many boats?")
+        async with chat.routed(category):
+            async for _ in chat.answer(allow, category=category):
+                pass
+        return str(provider.asked[0].messages[0]["content"])
+
+    assert asyncio.run(sent()) == prompt

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from ullage.categories import MAIN
+from ullage.categories import GOAL, MAIN
 from ullage.context import RECALL_TOOL
 from ullage.errors import (
     ConfigurationError,
@@ -241,13 +241,17 @@ class ChatSession:
                 self.open_model = before
 
     async def _model_of(self, category: str) -> OpenModel:
-        """Returns the model of a category, with its prompt; by default the current model."""
+        """Returns the model of a category, with its prompt; by default the current model.
+
+        The work on a goal always has the prompt that asks for commands.
+        """
         routing = self.settings.routing
-        prompt = None if category == MAIN else routing.system_prompts.get(category)
         open_model = self.open_model
         if category in routing.models:
             open_model = await self._pool.get(self.settings.route(category).model)
-        return replace(open_model, prompt=prompt)
+        prompt = None if category == MAIN else routing.system_prompts.get(category)
+        own = None if category == GOAL else open_model.prompt
+        return replace(open_model, prompt=prompt or own)
 
     def _switch_to(self, open_model: OpenModel) -> None:
         switch_model(self.context, open_model.limits)

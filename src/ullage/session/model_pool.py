@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ullage.broker.embedded_info import EMBEDDED
 from ullage.broker.resolve import LOCAL_OUTPUT, Opened
+from ullage.categories import MAIN
 from ullage.context import Compress
 from ullage.session.budget import budget_for
 from ullage.session.endpoint import open_provider_of
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from ullage.target import Target
     from ullage.tokens import Tokenizer
     from ullage.tokens.calibration import Calibration, Factor
+
+PROMPTS = {EMBEDDED: "You are a helpful assistant. Answer in a few short sentences."}
+"""Model → its own system prompt. The usual one asks for commands, which misleads the embedded model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,7 @@ async def open_model_on(
         window=window,
         token_budget=settings.context.token_budget,
         compress=compress_of(settings, model),
+        prompt=None if MAIN in settings.routing.system_prompts else PROMPTS.get(model.name),
     )
 
 
