@@ -306,6 +306,9 @@ async def _mcp(workplace: Workplace, rest: str) -> None:
     if action == "connect" and name:
         async with waiting_for(workplace.screen, f"connecting to the MCP server {name}"):
             await workplace.tools.connect(name, target, workplace.runner.environ)
+        if not workplace.tools.is_connected(name):
+            workplace.input.code = 1
+            return
     elif action == "disconnect" and name:
         gone = await workplace.tools.disconnect(name)
         workplace.screen.dim(f"{name} is disconnected" if gone else f"no server named {name} is connected")

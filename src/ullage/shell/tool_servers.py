@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ullage.session.chat import ChatSession
     from ullage.shell.screen import Screen
 
+MOST_ERRORS = 5
+"""The most lines of a server's standard error that are shown if it does not start."""
+
 
 class ToolServers:
     """The servers that the user has connected; their tools are sent with each question."""
@@ -37,7 +40,10 @@ class ToolServers:
         if self._servers is None:
             self._servers = Servers(kept=self._keep)
         self._servers.allow(spec.name, allowed_tools(self._chat.kept.preferences, spec.target))
-        await self._servers.connect(spec)
+        try:
+            await self._servers.connect(spec)
+        finally:
+            self._tell_start(spec.name)
         self.send()
 
     async def disconnect(self, name: str) -> bool:
@@ -77,6 +83,16 @@ class ToolServers:
         if self._servers is not None:
             self._servers.always.discard(tool)
 
+    def _tell_start(self, name: str) -> None:
+        """Prints why a server did not start, with the last lines of its errors, and never again."""
+        state = None if self._servers is None else self._servers.state(name)
+        if state is None or state.state != "dead":
+            return
+        self._dead.add(name)
+        self._screen.error(f"The MCP server {name} did not start: {state.why}")
+        for line in state.stderr.strip().splitlines()[-MOST_ERRORS:]:
+            self._screen.dim(f"    {line}")
+
     def lines(self) -> Iterator[str]:
         """Yields a line for each server: its state, its tools, and the tokens of their definitions."""
         listed = () if self._servers is None else self._servers.listed(self._chat.context.bounds.target)
@@ -84,6 +100,11 @@ class ToolServers:
             tools = ", ".join(tool.original for tool in each.tools)
             cost = "" if each.tokens is None or not each.tools else f", {each.tokens:,} tokens"
             yield f"{each.name}: {each.state}{f' ({each.why})' if each.why else ''}{cost}  {tools}".rstrip()
+
+    def is_connected(self, name: str) -> bool:
+        """Returns True if a server has started and has not ended."""
+        state = None if self._servers is None else self._servers.state(name)
+        return state is not None and state.state != "dead"
 
     def tell_ended(self) -> None:
         """Prints the servers that have ended, each of them once."""
