@@ -141,6 +141,22 @@ def test_another_question_says_what_it_is_joined_with(make: Callable[..., Bench]
     assert asked(bench).endswith("How many boats?\n\nAnd how many crews?")
 
 
+def test_only_the_newest_unanswered_questions_are_quoted(make: Callable[..., Bench]) -> None:
+    bench = make(ScriptedProvider([[RUN_DRY]] * 3 + [answer("Seven.")]))
+    for number in range(3):
+        with pytest.raises(ProviderError):
+            act(bench, f"?question {number}")
+    shown = act(bench, "?And now?")
+    assert "sent together with 3 unanswered questions: …, “question 1”, “question 2”;" in shown
+
+
+def test_the_history_shows_a_question_before_the_output_that_went_with_it(make: Callable[..., Bench]) -> None:
+    bench = make(script("Low."))
+    act(bench, "echo tide")
+    act(bench, "?How is it?")
+    assert "user      How is it? [with output]" in act(bench, ":history")
+
+
 def test_retry_asks_again_after_a_failure_and_replaces_an_answer(make: Callable[..., Bench]) -> None:
     bench = make(ScriptedProvider([[RUN_DRY], answer("Seven."), answer("Eight.")]))
     assert "there is no question to ask again" in act(bench, ":retry")
@@ -210,7 +226,7 @@ def test_files_and_folders_go_with_a_question(make: Callable[..., Bench], tmp_pa
     assert "file quay/one.txt:\nfirst berth\n" in sent
     assert sent.endswith("but not @property")
     assert "sent with the question: boats.csv ~" in shown
-    assert "without 1 of its files, which are not text" in shown
+    assert "(1 not sent: no text, or too large)" in shown
 
 
 def test_what_cannot_be_sent_is_an_error_and_nothing_is_kept(

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 PIPED = "piped input"
 UNANSWERED = "the question is kept: :retry asks it again, :undo takes it back"
+INCOMPLETE = "the part that arrived is kept: :retry asks again and replaces it"
+MOST_QUOTED = 2
+"""The most unanswered questions that a notice quotes, the newest ones."""
 QUOTED = 40
 """Characters of an unanswered question that a notice quotes."""
 
@@ -132,7 +135,8 @@ async def _put(workplace: Workplace, question: str, files: Sequence[Attachment])
             await _append(workplace, "")
         return
     if before:
-        quoted = ", ".join(f"“{short(one_line(each), QUOTED)}”" for each in before)
+        quoted = ", ".join(f"“{short(one_line(each), QUOTED)}”" for each in before[-MOST_QUOTED:])
+        quoted = f"…, {quoted}" if len(before) > MOST_QUOTED else quoted
         questions = "1 unanswered question" if len(before) == 1 else f"{len(before)} unanswered questions"
         workplace.screen.dim(f"sent together with {questions}: {quoted}; :undo takes all of it back")
     await _append(workplace, question)
@@ -149,7 +153,7 @@ async def _attach(workplace: Workplace, files: Sequence[Attachment], *, is_again
             continue
         tokens = context.count_text(text).tokens
         total += tokens
-        left_out = f" without {file.left_out:,} of its files, which are not text" if file.left_out else ""
+        left_out = f" ({file.left_out:,} not sent: no text, or too large)" if file.left_out else ""
         sizes.append(f"{one_line(file.name)} ~{tokens:,} tokens{left_out}")
         await patiently(partial(context.append_exec_output, text))
     if sizes:

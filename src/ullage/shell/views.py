@@ -18,7 +18,7 @@ from ullage.messages import RESULT_ROLES, arguments_text, calls_of, text_of
 from ullage.shell.cap_usage import cap_lines
 from ullage.shell.remedies import error_text
 from ullage.shell.status import NO_PRICE, percent
-from ullage.text import one_line
+from ullage.text import one_line, split_outputs
 from ullage.usage import detail
 from ullage.window_chart import BLOCKS, bar, short, with_free
 
@@ -202,9 +202,13 @@ def history(chat: ChatSession, width: int) -> RenderableType:
 
 
 def said(turn: Message) -> str:
-    """Returns the text of a turn, followed by the names of the tools that it calls."""
+    """Returns the text of a turn, without the outputs before a question, and the names of called tools."""
+    text = text_of(turn.get("content"))
+    if turn["role"] == "user":
+        outputs, words = split_outputs(text)
+        text = f"{words} [with output]" if outputs and words else text
     calls = ", ".join(f"{call['function']['name']}(…)" for call in calls_of(turn))
-    return " ".join(filter(None, (text_of(turn.get("content")), calls)))
+    return " ".join(filter(None, (text, calls)))
 
 
 def as_markdown(turns: Sequence[Message]) -> str:
