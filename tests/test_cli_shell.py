@@ -158,7 +158,7 @@ def in_a_command_of_a_goal(terminal: Terminal, folder: Path) -> str:
     terminal.wait("[p] pause")
     terminal.press("r")
     started(folder / "sleep.pid")
-    return f"$ {SLEEP}"
+    return terminal.wait("→ run").rstrip().splitlines()[-1]
 
 
 def at_a_later_prompt(terminal: Terminal, _: Path) -> str:

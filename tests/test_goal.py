@@ -125,6 +125,15 @@ def test_a_local_model_costs_nothing_and_no_dollars_are_shown(make: Make) -> Non
     assert "$" not in bench.out.getvalue()
 
 
+def test_a_local_model_has_no_price_missing_in_the_status_line(make: Make) -> None:
+    bench = make(script("Seven."), local=True)
+    asyncio.run(bench.shell.act("?How many boats?"))
+    assert "no price" not in bench.shell.status()
+    unknown = make(ScriptedProvider([answer("Seven.")], target=Target(model="nobody-knows")), session="other")
+    asyncio.run(unknown.shell.act("?How many boats?"))
+    assert "no price" in unknown.shell.status()
+
+
 def test_unknown_prices_are_told_as_they_cannot_bound(make: Make) -> None:
     bench = make(ScriptedProvider([answer(DONE)], target=Target(model="nobody-knows")))
     assert bench.pursue().reason == "complete"

@@ -43,6 +43,7 @@ SCRIPTS = {
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
     "trickle": Script(body=answered("Seven boats are at the quay. " * 3_000), piece=60, pause=0.004),
+    "break off": Script(body=STALLING, cut_at=STALLING.index(b"boats.")),
     "be slow": Script(body=answered("Slowly, one two three."), piece=40, pause=0.02),
     "mislead me": Script(body=answered("See \x1b]0;evil\x07 this.\n\nCMD: echo \x1b]0;evil\x07 x\n")),
     "refuse me": sent_json({"error": {"message": "Incorrect API key provided"}}, 401),
@@ -330,7 +331,7 @@ def test_what_an_answer_uses_is_told_below_it_while_it_comes(tmp_path: Path) -> 
         shown = terminal.wait(" out · ")
         row = next(line for line in shown.splitlines() if " out · " in line)
         assert re.fullmatch(
-            rf"(?:[{FRAMES}] )?openai/gpt-4o [█·]·{{9}} ~\d+/112k ~<1% · ~\d+ out · \d+ s", row
+            rf"(?:[{FRAMES}] waiting · )?openai/gpt-4o [█·]·{{9}} ~\d+/112k <1% · ~\d+ out · \d+ s", row
         ), row
         terminal.wait("Seven")
         terminal.wait(" · 1 s")
@@ -480,7 +481,9 @@ def test_leaving_tells_once_of_stopped_jobs(tmp_path: Path) -> None:
         terminal.type("sh -c 'echo on; cat'")
         terminal.wait("\non\n")
         terminal.press("\x1a")
-        terminal.done()
+        shown = terminal.done()
+        assert "Stopped" in shown
+        assert "exit status" not in shown  # bash has told of it
         assert (
             terminal.do("exit") == "stopped: sh. fg goes on with the last one; leave again to end all of them"
         )
@@ -530,6 +533,16 @@ def test_a_command_line_that_bash_would_go_on_reading_goes_on(tmp_path: Path) ->
         terminal.press("he''ron\rEOF\r")
         terminal.wait("\nhe''ron\n")
     assert questions(player) == []
+
+
+def test_a_server_that_does_not_start_is_told_once_with_its_errors(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nosuchmodule\n")
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        shown = terminal.do(f":mcp connect tides {sys.executable} broken.py")
+        assert "The MCP server tides did not start: its process ended" in shown
+        assert "    ModuleNotFoundError: No module named 'nosuchmodule'" in shown
+        assert terminal.do("?how many") == TALK.replace("**", "")
+        assert "tides: dead (its process ended)" in terminal.do(":mcp list")
 
 
 def test_tools_of_a_server_that_has_ended_are_no_longer_sent(tmp_path: Path) -> None:
@@ -833,12 +846,35 @@ def test_piped_lines_are_taken_in_turn_without_a_prompt(tmp_path: Path) -> None:
         ("false\necho hi\n", 0),
         ("?refuse me\n:tokenize x\n", 0),
         (":nosuch\n", 1),
+        ("exit 3\ntouch gone\n", 3),
+        ("false\nexit\n", 1),
+        ("false\nlogout 0\n", 0),
         ("", 0),
     ],
 )
 def test_piped_lines_end_with_the_status_of_the_last_one(tmp_path: Path, given: str, code: int) -> None:
     with playing(play) as player:
         assert piped(tmp_path, player, given=given).returncode == code
+    assert not (tmp_path / "gone").exists()
+
+
+def test_exit_with_a_status_ends_the_shell_with_it(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("false")
+        assert terminal.leave("exit 3\r") == 3
+
+
+def test_a_folder_as_a_command_is_no_unknown_command_of_the_shell(tmp_path: Path) -> None:
+    with playing(play) as player:
+        done = piped(tmp_path, player, given=f"{tmp_path.parts[0]}{tmp_path.parts[1]}\n")
+    assert (done.returncode, "Is a directory" in done.stdout) == (126, True)
+
+
+def test_an_answer_that_breaks_off_says_how_to_ask_again(tmp_path: Path) -> None:
+    with playing(play) as player:
+        done = piped(tmp_path, player, given="?break off\n:history\n")
+    assert "Seven" in done.stdout
+    assert "the part that arrived is kept: :retry asks again and replaces it" in done.stderr
 
 
 def test_a_loop_and_a_here_document_in_a_pipe_are_read_whole(tmp_path: Path) -> None:

@@ -49,6 +49,19 @@ def test_a_wait_is_told_in_a_terminal_and_cleared(monkeypatch: pytest.MonkeyPatc
     assert any(frame in out.getvalue() for frame in FRAMES + PLAIN_FRAMES)
 
 
+def test_what_is_waited_for_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    out, said = io.StringIO(), ["opening the model"]
+
+    async def work() -> None:
+        await until_shown(out, "opening the model · ")
+        said[0] = "bash runs your start-up files"
+        await until_shown(out, "bash runs your start-up files · ")
+
+    with terminal(out) as screen:
+        asyncio.run(spin(screen, lambda: said[0], work()))
+
+
 def test_no_spinner_without_a_terminal() -> None:
     out = io.StringIO()
     screen = Screen(Console(file=out, width=60), keyboard=io.StringIO())

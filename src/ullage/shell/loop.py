@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StoreError, UllageError
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 
 PRIVATE = "!!"
 """Begins a command whose output the model does not get. A leading blank does the same."""
-LEAVES = ("exit", "logout")
-"""Commands that end bash; typed here, they end this shell."""
+LEAVES = re.compile(r"(?:exit|logout)(?:[ \t]+(?P<status>\d+))?")
+"""Commands that end bash; typed here, they end this shell, with the status that they name."""
 
 
 class Shell:
@@ -49,6 +51,12 @@ class Shell:
     def code(self) -> int:
         """The exit status of the last line: that of its command, or 1 after an error."""
         return self.workplace.input.code
+
+    @property
+    def exit_code(self) -> int:
+        """The exit status of the program: in a terminal 0, unless the user has left with a status."""
+        is_script = not self.screen.is_interactive
+        return self.code if is_script or self.workplace.input.has_status else 0
 
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
         """Runs `line` and then all further input lines. An error in a line does not end the shell."""
@@ -67,7 +75,7 @@ class Shell:
                 if (line is None or waiting.over) and self._may_leave():
                     break
                 self._has_warned = self._has_warned and (line is None or waiting.over)
-                waiting.over, line = False, None
+                waiting.over, waiting.has_status, line = False, False, None
 
     def _may_leave(self) -> bool:
         """Returns False the first time if jobs are stopped, and tells the user of them, as bash does."""
@@ -81,7 +89,7 @@ class Shell:
 
     def _turn(self, line: str, loop: asyncio.Runner) -> None:
         """Runs one input line. Ctrl-C cancels it; without a terminal it ends the program."""
-        before, self.workplace.input.code = len(self.chat.context), 0
+        before = len(self.chat.context)
         try:
             loop.run(stoppable(self.act(line), tell=self.screen.dim))
         except (asyncio.CancelledError, BrokenOff):
@@ -105,6 +113,8 @@ class Shell:
                 self.screen.dim(":undo takes the question back; :reset empties the conversation")
             elif isinstance(error, ProviderError | BudgetExceeded):
                 self._tell_unanswered()
+                if len(self.chat.context) > before and self.chat.context.turns[-1]["role"] == "assistant":
+                    self.screen.notice(question.INCOMPLETE)
 
     def _tell_unanswered(self, before: int = -1) -> None:
         """Says what to do with a question that has no answer, if there are more than `before` turns."""
@@ -122,19 +132,29 @@ class Shell:
 
     async def _act(self, line: str, piped: Callable[[], str] | None) -> None:
         decision = self._decide(line, self._names)
+        leaving = LEAVES.fullmatch(decision.text.strip()) if decision.kind == "shell" else None
+        if leaving is None:
+            self.workplace.input.code = 0
         if decision.hint:
             self.screen.dim(decision.hint)
         if decision.kind == "meta":
             name, _, rest = decision.text.partition(" ")
             await command_named(name).run(self.workplace, rest.strip())
-        elif decision.kind == "shell" and decision.text.strip() in LEAVES:
-            self.workplace.input.over = True
+        elif leaving is not None:
+            self._leave(leaving["status"])
         elif decision.kind == "shell":
             is_private = line[:1].isspace() or line.lstrip().startswith(PRIVATE)
             await self.workplace.execute(decision.text, private=is_private)
         elif decision.kind == "ask":
             # In a thread: input that never ends must not keep Ctrl-C from working.
             await question.ask(self.workplace, decision.text, await run_detached(piped) if piped else "")
+
+    def _leave(self, status: str | None) -> None:
+        """Ends the shell. Without a status, a script ends with that of its last line, as in bash."""
+        self.workplace.input.over = True
+        if status is not None:
+            self.workplace.input.code = int(status) & 255
+            self.workplace.input.has_status = True
 
     def _decide(self, line: str, names: Callable[[], Iterable[str]] | None = None) -> InputDecision:
         """Decides about a line; the prompt shows the same decision while the line is typed."""
@@ -146,6 +166,9 @@ class Shell:
         if text.startswith("@") and not self.runner.resolves(text.split()[0]):
             return InputDecision("ask", text)  # a category or a file, and not a misspelled command
         metas = COMMANDS.keys() | ALIASES
+        first = text.split(maxsplit=1)[0] if text else ""
+        if first.startswith("/") and first[1:] not in metas and _exists(first):
+            return InputDecision("shell", text)  # bash says what is wrong with a folder as a command
         return classify_input(line, resolves=self.runner.resolves, metas=metas, names=names)
 
     def _names(self) -> Iterable[str]:
@@ -174,3 +197,9 @@ class Shell:
     def complete(self, text: str) -> Iterable[Suggestion]:
         """Returns the completions of a line that is being typed."""
         return complete(self.workplace, text)
+
+
+def _exists(path: str) -> bool:
+    with suppress(OSError, ValueError):  # too long, or no valid path
+        return Path(path).exists()
+    return False

@@ -77,15 +77,18 @@ class SessionReport:
         count = self._chat.count() if sent is None else sent.count
         figures = self._figures(count, answer.written, is_estimate=True)
         figures["output_tokens"] = Figure(answer.written, estimate=True)
-        waiting = f" · {one_line(answer.waiting)}" if answer.waiting else ""
-        return f"{self._spinner(answer)}{render(template, figures)} · {answer.seconds} s{waiting}"
+        return f"{self._spinner(answer)}{render(template, figures)} · {answer.seconds} s"
 
     def _spinner(self, answer: AnswerProgress) -> str:
-        """Returns a frame of the spinner while nothing of the answer has come; then an empty text."""
-        if answer.written or answer.calls:
+        """Returns a frame of the spinner, and what is waited for, while nothing of the answer has come."""
+        if answer.waiting:
+            waiting = one_line(answer.waiting)
+        elif answer.written or answer.calls:
             return ""
+        else:
+            waiting = "waiting"
         frames = frames_for(getattr(self._screen.console.file, "encoding", None))
-        return f"{frames[int(time.monotonic() / TURN) % len(frames)]} "
+        return f"{frames[int(time.monotonic() / TURN) % len(frames)]} {waiting} · "
 
     def _figures(self, count: Count, more: int, *, is_estimate: bool) -> dict[str, object]:
         context = self._chat.context
@@ -103,9 +106,10 @@ class SessionReport:
             "cwd": self._runner.cwd,
             "git": git_branch(self._runner.cwd),
         }
-        if self._has_answered:
+        is_free = self._chat.client.local  # a local model has no bill, so that no price is missing
+        if self._has_answered and not (is_free and self._cost is None):
             figures["cost"] = Figure(self._cost)
-        if context.meter.slots:
+        if context.meter.slots and not (is_free and context.total_cost() is None):
             figures["session_cost"] = Figure(context.total_cost())
         if self._cap:
             figures["cap"] = self._cap

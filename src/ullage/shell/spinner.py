@@ -13,7 +13,7 @@ from ullage.text import mark_unsafe, one_line
 from ullage.window_chart import short
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from typing import Any
 
     from ullage.shell.screen import Screen
@@ -39,8 +39,11 @@ def frames_for(encoding: str | None) -> str:
 
 
 @asynccontextmanager
-async def waiting_for(screen: Screen, what: str) -> AsyncIterator[None]:
-    """Shows a spinner with `what` and the seconds inside the with block; nothing without a terminal."""
+async def waiting_for(screen: Screen, what: str | Callable[[], str]) -> AsyncIterator[None]:
+    """Shows a spinner with `what` and the seconds inside the with block; nothing without a terminal.
+
+    A function is called for each drawing, because what is waited for can change.
+    """
     if not screen.is_interactive or screen.console.is_dumb_terminal:
         yield
         return
@@ -52,18 +55,18 @@ async def waiting_for(screen: Screen, what: str) -> AsyncIterator[None]:
         await asyncio.wait({drawing})
 
 
-async def spin(screen: Screen, what: str, work: Coroutine[Any, Any, T]) -> T:
+async def spin(screen: Screen, what: str | Callable[[], str], work: Coroutine[Any, Any, T]) -> T:
     """Runs the work with a spinner."""
     async with waiting_for(screen, what):
         return await work
 
 
-async def _draw(screen: Screen, what: str) -> None:
+async def _draw(screen: Screen, what: str | Callable[[], str]) -> None:
     await asyncio.sleep(DELAY)
     file, began = screen.console.file, time.monotonic() - DELAY
-    said = mark_unsafe(one_line(what))
     try:
         for frame in itertools.cycle(frames_for(getattr(file, "encoding", None))):
+            said = mark_unsafe(one_line(what() if callable(what) else what))
             line = short(f"{frame} {said} · {int(time.monotonic() - began)} s", max(1, screen.width - 1))
             write(file, f"\r\x1b[K{line}")
             await asyncio.sleep(INTERVAL)

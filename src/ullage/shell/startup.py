@@ -59,6 +59,8 @@ class Startup:
         self._task: asyncio.Task[Shell] | None = None
         self._warmed = asyncio.Event()
         self._probing: asyncio.Task[None] | None = None
+        self._opening = f"opening the model {self.model.name}"
+        """The step of opening that the user waits for now."""
         self._ended = threading.Event()
         self._left = threading.Event()
 
@@ -85,7 +87,7 @@ class Startup:
         """Does the same as `opened`, with a spinner in a terminal."""
         from ullage.shell.spinner import spin
 
-        return await spin(self._screen, f"opening the model {self.model.name}", self.opened())
+        return await spin(self._screen, lambda: self._opening, self.opened())
 
     @property
     def shell(self) -> Shell | None:
@@ -114,6 +116,7 @@ class Startup:
         )
         async with AsyncExitStack() as undoing:
             undoing.push_async_callback(chat.close)
+            self._opening = "bash runs your start-up files"
             runner = Runner(cwd=self._cwd, environ=self._environ, startup=self._settings.shell.startup)
             undoing.callback(runner.close)
             await run_detached(runner.open)
@@ -155,7 +158,7 @@ class Startup:
                     self._screen.dim("stopped")
                 else:
                     shell.run(prompt, loop, line)
-                    return 0 if self._screen.is_interactive else shell.code
+                    return shell.exit_code
         return 0
 
     def _begin_behind(self, prompt: Prompt) -> None:

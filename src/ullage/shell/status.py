@@ -270,7 +270,7 @@ def _shown(name: str, values: Mapping[str, object]) -> str:
     if figure.value is None:
         return variable.unknown
     text = variable.form(figure.value)
-    return f"~{text}" if figure.estimate and text else text
+    return f"~{text}" if figure.estimate and text and not text.startswith("<") else text
 
 
 def git_branch(folder: Path) -> str | None:

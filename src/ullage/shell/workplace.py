@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from ullage.terminal import Ran, Runner
 
 
+STOPS = (signal.SIGTSTP, signal.SIGSTOP, signal.SIGTTIN, signal.SIGTTOU)
+"""The signals that stop a program, which then is a job."""
+
+
 @dataclass(slots=True)
 class PendingInput:
     """Input that waits for the next prompts, and the state that ends the shell."""
@@ -42,6 +47,8 @@ class PendingInput:
     """True once the user has left."""
     code: int = 0
     """The exit status of the last line."""
+    has_status: bool = False
+    """True if the user has left with a status, as by `exit 3`."""
 
     def take(self, typed: str, *, unseen: bool = False) -> None:
         """Takes a text that was typed too early: whole lines run next, the rest begins the next prompt.
@@ -118,13 +125,17 @@ class Workplace:
             ran = self.runner.run(line)
         if not private:
             await self._keep_output(line, ran)
-        if ran.status:
+        if ran.status and not self._has_stopped(ran):
             self.screen.dim(f"exit status {ran.status}")
         if private:
             self.screen.dim("kept out of the conversation")
         self.input.code = ran.status
         self.input.take(ran.typed, unseen=ran.typed_unseen)
         return ran
+
+    def _has_stopped(self, ran: Ran) -> bool:
+        """Returns True if the line ended because its program was stopped, of which bash has told."""
+        return bool(self.runner.stopped) and ran.status - 128 in STOPS
 
     async def _keep_output(self, line: str, ran: Ran) -> None:
         """Keeps the output of a command for the next question, without secrets."""
