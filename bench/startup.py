@@ -196,9 +196,9 @@ def starts(folder: Path, nobody: str) -> dict[str, Start]:
     remote = {"OPENAI_BASE_URL": nobody, "OPENAI_API_KEY": KEY}
     found = {
         "bash -i": Start(("bash", "--norc", "--noprofile", "-i"), "$ ", folder / "bash", {"PS1": "$ "}),
-        "ullage, embedded": Start((ullage,), "> ", folder / "embedded"),
-        f"ullage, {SESSIONS} sessions": Start((ullage,), "> ", folder / "sessions"),
-        "ullage, remote": Start((ullage, "--model", "openai/gpt-4o"), "> ", folder / "remote", remote),
+        "ullage, embedded": Start((ullage,), "~ > ", folder / "embedded"),
+        f"ullage, {SESSIONS} sessions": Start((ullage,), "~ > ", folder / "sessions"),
+        "ullage, remote": Start((ullage, "--model", "openai/gpt-4o"), "~ > ", folder / "remote", remote),
     }
     keys = remote | {"API_BASE_URL": nobody}  # the second is shell-gpt's name for it
     for name, (environment, package, command, prompt, _) in PEERS.items():

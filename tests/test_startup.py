@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from bench.startup import started, starts
 from rich.console import Console
 
 from tests import world
@@ -141,3 +142,8 @@ def test_an_option_and_its_value_may_be_one_argument(arguments: tuple[str, ...],
     done = shell(tmp_path, *arguments)
     assert done.stderr == ""
     assert done.stdout.startswith("embedded ")
+
+
+def test_the_benchmark_of_the_start_finds_the_prompt(tmp_path: Path) -> None:
+    taken = started(starts(tmp_path, "http://127.0.0.1:9/v1")["ullage, remote"])
+    assert 0 < taken.cpu <= taken.rest
