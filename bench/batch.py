@@ -2,7 +2,7 @@
 
     python -m bench batch
     ULLAGE_LARGE=1 python -m bench batch     also 10^6 conversations, about 2 GB of disk
-    .venv-ray/bin/python -m bench batch      also Ray (made by `make ray`)
+    .venv-ray/bin/python -m bench.batch      also Ray; `make ray` makes this environment
 
 The conversations are made from a fixed seed: 2 to 20 messages of 10 to 120 words. Every engine reads the same
 file and writes its results with `-o`, and all results are compared byte for byte. Seconds are those of the
@@ -65,7 +65,7 @@ def main() -> dict[str, Any]:
                 raise RuntimeError(f"the engines differ at {size:,} conversations")
             given.unlink()
     if "Ray" not in engines:
-        print("Ray is not installed here: `make ray` makes .venv-ray, run this table with its Python")
+        print("Ray is not installed here: `make ray`, then .venv-ray/bin/python -m bench.batch")
     return figures
 
 
@@ -124,3 +124,7 @@ SYLLABLES = (
     "zo",
 )
 WORDS = ["".join(random.Random(number).choices(SYLLABLES, k=1 + number % 4)) for number in range(4_000)]
+
+
+if __name__ == "__main__":
+    main()

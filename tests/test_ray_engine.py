@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
+ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = str(Path(sys.executable).with_name("ullage"))
 QUIET = {"RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -92,6 +93,10 @@ def here(*arguments: object) -> int:
     return subprocess.run(
         [PROGRAM, *map(str, arguments)], env=environment(), capture_output=True, check=False
     ).returncode
+
+
+def test_the_benchmark_of_batches_needs_no_more_than_this_environment() -> None:
+    subprocess.run([sys.executable, "-c", "import bench.batch"], cwd=ROOT, check=True)
 
 
 def test_ray_has_the_results_of_the_processes(cluster: TwoNodes, tmp_path: Path) -> None:
