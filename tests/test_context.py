@@ -835,6 +835,8 @@ def test_the_model_can_recall_with_a_tool() -> None:
     assert first[: goes_on.start()] == "x" * int(goes_on[2])
     assert int(goes_on[1]) + int(goes_on[2]) == 20_000
     assert answer_recall(journal, "s", {"handle": long, "start": 19_000}) == "x" * 1_000
+    for invented in ([handle], "anchor", None, 5):
+        assert answer_recall(journal, "s", invented).startswith("error: give a handle, or words")  # type: ignore[arg-type]
     for wrong in ({}, {"handle": "nothere"}, {"words": "pineapple"}, {"handle": 7}):
         assert answer_recall(journal, "s", wrong).startswith("error: ")
 

@@ -395,6 +395,14 @@ OTHER_OBJECTS: list[tuple[str, Callable[[], object]]] = [
     ("cap_at_dollars", lambda: ullage.Ledger(cap_at_dollars=1e308)),
     ("cap_at_dollars", lambda: ullage.Ledger(cap_at_dollars=[[1]])),
     ("shelf", lambda: ullage.Calibration("learned.db")),
+    ("estimate", lambda: ullage.Calibration().observe("gpt-4o", 100, 100)),
+    ("reservation", lambda: ullage.Ledger().settle("gpt-4o", None)),
+    ("reservation", lambda: ullage.Ledger().release(5)),
+    ("scope", lambda: ullage.Ledger().used("month")),
+    ("limit", lambda: ullage.Context().fitted(limit="9")),
+    ("compress", lambda: ullage.Context().fitted(compress=2)),
+    ("compress", lambda: ullage.Context().count(compress=2)),
+    ("text", lambda: ullage.Context().count_text(user("Hello"))),
     ("provider", lambda: ullage.Client("gpt-4o")),
     ("ledger", lambda: ullage.Client(ScriptedProvider([]), ledger=0.5)),
 ]
@@ -434,6 +442,8 @@ def test_reprs_tell_figures_and_not_the_conversation() -> None:
     context = ullage.Context(model="gpt-4o", session="monday")
     context.append(messages[0])
     window = ullage.Window(limit=100)
+    assert repr(ullage.FitPolicy()) == "FitPolicy()"
+    assert repr(ullage.FitPolicy(cut_user=True, low_water=1)) == "FitPolicy(cut_user=True, low_water=1)"
     assert repr(context) == "<Context monday of gpt-4o: 1 turn, limit 4096>"
     assert repr(window) == "<Window of an unknown model: 0 messages, limit 100>"
     request = wire.read({"model": "gpt-4o", "messages": messages}, "openai.chat")

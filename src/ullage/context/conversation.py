@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ullage.call_pairs import unanswered
 from ullage.context.blocks import blocks_of, expected, in_front
+from ullage.context.forms import checked_form
 from ullage.context.journal import Event
 from ullage.context.options import ContextOptions, takes_options
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
@@ -20,7 +21,7 @@ from ullage.context.renderer import Renderer
 from ullage.context.request_log import RequestLog
 from ullage.errors import ConfigurationError
 from ullage.fitting.pieces import letters_of, piece_of
-from ullage.intake import checked_share, copied, plural, read_tools, whole_number
+from ullage.intake import checked_share, checked_text, copied, plural, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens import RemoteTokenizer
 from ullage.tokens.calibration import NEUTRAL
@@ -376,7 +377,7 @@ class Context:
 
     def count_text(self, text: str) -> Cost:
         """Returns the tokens of a text by the rules of the current model, without framing."""
-        return self.bounds.counter().text(text)
+        return self.bounds.counter().text(checked_text(text, "text"))
 
     # Requests ---------------------------------------------------------------------------------------
 
@@ -398,7 +399,8 @@ class Context:
 
         A lower `limit` applies to this request only; the history is read again for it.
         """
-        return self.renderer.render(system_prompt_override, compress, limit)
+        most = None if limit is None else whole_number(limit, "limit", 1)
+        return self.renderer.render(system_prompt_override, checked_form(compress), most)
 
     def history(self, system_prompt_override: str | None = None) -> list[Message]:
         """Returns all messages, untrimmed."""
@@ -428,7 +430,7 @@ class Context:
 
     def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
         """Returns the count of a request now, before any trim."""
-        return self.renderer.count(system_prompt_override, compress)
+        return self.renderer.count(system_prompt_override, checked_form(compress))
 
     def estimate_tokens(self) -> int:
         """Returns the estimate in tokens of a request now, before any trim."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.context.state import joined
-from ullage.errors import ContextOverflowError
+from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.fitting import Change
 from ullage.fitting.pieces import HANDLE_LENGTH, letters_of, piece_of
 from ullage.fitting.result import EVICT
-from ullage.intake import whole_number
+from ullage.intake import kind_of, whole_number
 from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of, text_of
 from ullage.text import RESULT, disarm, keep_tail
 
@@ -36,6 +36,13 @@ class Compress:
     def __post_init__(self) -> None:
         whole_number(self.keep_turns, "keep_turns", 1)
         whole_number(self.max_turn_chars, "max_turn_chars", 1)
+
+
+def checked_form(given: object) -> Compress | None:
+    """Returns a short form, or None; raises ConfigurationError for anything else."""
+    if given is None or isinstance(given, Compress):
+        return given
+    raise ConfigurationError(f"compress must be a Compress, not {kind_of(given)}")
 
 
 def newest(messages: Sequence[Message], compress: Compress) -> Sequence[int]:

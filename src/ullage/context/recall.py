@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ullage.context.search import explain_nothing, read_query, shorten_beside, take_excerpt
@@ -10,7 +11,7 @@ from ullage.text import RECALL_CLOSE, RECALL_OPEN, disarm
 from ullage.tokens import counter_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from ullage.context.journal import Journal, Piece
     from ullage.context.search import Hit, Said
@@ -68,12 +69,13 @@ def answer_recall(
 
     `without` has the whole hashes of texts that the model has in view; `Context.answer_recall` sets it.
     """
-    handle, words = arguments.get("handle"), arguments.get("words")
+    given = arguments if isinstance(arguments, Mapping) else {}
+    handle, words = given.get("handle"), given.get("words")
     if isinstance(handle, str) and handle.strip():
         piece = journal.recall(handle, session)
         if piece is None:
             return f"error: no text has the handle {disarm(handle)!r}. Look for it by words"
-        return _part(piece, arguments.get("start"), room, measure)
+        return _part(piece, given.get("start"), room, measure)
     if isinstance(words, str) and words.strip():
         found = journal.search(words, session, FOUND, without)
         if not found:

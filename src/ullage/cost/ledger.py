@@ -20,7 +20,7 @@ from ullage.cost.book import Account, Cap, MemoryBook, Reservation
 from ullage.cost.keys import GatewayKey, caps_of
 from ullage.cost.prices import cost_of, prices_of, worst_case
 from ullage.errors import BudgetExceeded, ConfigurationError, NotBooked, RateLimited
-from ullage.intake import checked_function, checked_member, checked_text, kind_of, whole_number
+from ullage.intake import checked_function, checked_member, checked_text, kind_of, shown, whole_number
 from ullage.models import model_info
 from ullage.usage import MONEY, LedgerEntry, dollars, entry_of, read_usage
 
@@ -186,12 +186,14 @@ class Ledger:
 
     def release(self, reservation: Reservation) -> bool:
         """Ends the reservation of a call that was not made; returns False if it had ended before."""
-        return self.book.release(reservation)
+        return self.book.release(_checked_reservation(reservation))
 
     def used(self, scope: str = "session") -> tuple[Decimal, Decimal]:
         """Returns the dollars spent in the session, day or project, and those reserved for running calls."""
-        now = self._clock()
-        spent, held = self.book.used(scope, self._names(now)[scope])
+        names = self._names(self._clock())
+        if scope not in names:
+            raise ConfigurationError(f"scope must be one of {', '.join(names)}, not {shown(scope)}")
+        spent, held = self.book.used(scope, names[scope])
         return _tidy(spent), _tidy(held)
 
     def caps(self, now: float | None = None) -> tuple[Cap, ...]:
@@ -244,6 +246,7 @@ class Ledger:
         self, reservation: Reservation, usage: Usage | None, estimate: int, *, estimated: bool
     ) -> LedgerEntry:
         """Returns what `settle` would book."""
+        _checked_reservation(reservation)
         if usage is None:
             calls = int(estimated)
             return LedgerEntry(
@@ -257,6 +260,14 @@ class Ledger:
         unpriced = reservation.amount is None
         cost = used.cost if unpriced else cost_of(used, prices_of(reservation.account.model, self.prices))
         return None if cost is None else _tidy(cost.quantize(PICODOLLAR, ROUND_HALF_EVEN, MONEY))
+
+
+def _checked_reservation(given: Reservation) -> Reservation:
+    if not isinstance(given, Reservation):
+        raise ConfigurationError(
+            f"reservation must be what Ledger.reserve has returned, not {kind_of(given)}"
+        )
+    return given
 
 
 def _new_id() -> str:

@@ -44,7 +44,7 @@ class Pass(NamedTuple):
     """True if the pass lowers the number of messages, and so runs for `max_turns` too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitPolicy:
     """The rules of a trim: what may be removed, in which order, and how far."""
 
@@ -106,6 +106,11 @@ class FitPolicy:
         _check_collections(self)
         _check_strategy(self.trim_strategy)
         _check_placeholder(self.placeholder)
+
+    def __repr__(self) -> str:
+        """Only the options that differ from the default."""
+        others = [name for name in self.__slots__ if getattr(self, name) != getattr(DEFAULT, name)]
+        return f"FitPolicy({', '.join(f'{name}={getattr(self, name)!r}' for name in others)})"
 
 
 def checked_policy(policy: object) -> FitPolicy:

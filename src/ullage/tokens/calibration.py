@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ullage.intake import checked_member
+from ullage.errors import ConfigurationError
+from ullage.intake import checked_member, kind_of
 from ullage.target import target_of
 from ullage.tokens.counter import Cost, counter_for
 from ullage.tokens.request_count import share_out
@@ -242,6 +243,10 @@ def _top(values: Sequence[float | None], default: float) -> float:
 
 def _seen(estimate: Cost, actual: Any) -> Seen | None:
     """Returns the request, or None if the figures cannot be correct."""
+    if not isinstance(estimate, Cost):
+        raise ConfigurationError(
+            f"estimate must be our own count before calibration, Fitted.estimate, not {kind_of(estimate)}"
+        )
     tokens, ceiling = estimate
     if not _is_row((tokens, ceiling, actual, 0)) or (tokens >= LARGE and actual < LOWEST * tokens):
         return None
