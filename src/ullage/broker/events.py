@@ -64,6 +64,6 @@ class Retrying:
 
 
 Event: TypeAlias = Text | Reasoning | ToolCall | Used | Finished | Retrying
-"""An event of a stream: texts, reasonings and calls, usually one Used, and one Finished at the end.
+"""An event of a stream: texts, reasoning and calls, usually one Used, and one Finished at the end.
 
-A Retrying comes only if the request asks for it, and before all others."""
+A Retrying comes only if the request asks for it, and before all other events."""

@@ -93,6 +93,6 @@ def _blocks(blocks: Mapping[str, int]) -> str:
 
 
 def _print(line: str) -> None:
-    """Prints a line without control characters; the output may lack some of its characters."""
+    """Prints a line without control characters, and `?` for what the output's encoding cannot write."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(printable(line).encode(encoding, "replace").decode(encoding) + "\n")

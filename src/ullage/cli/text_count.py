@@ -26,7 +26,7 @@ REQUESTS = (b"{", b"[", b'"', MAGIC)
 
 class _Counted(NamedTuple):
     name: str
-    """Empty for standard input alone, and for the total."""
+    """The file's name; empty for the total, and for standard input without any file."""
     cost: Cost
 
 

@@ -57,7 +57,7 @@ class Renderer:
         self._learned: dict[Tokenizer, Learned] = {}
 
     def hear(self, event: Event, before: Blocks) -> None:
-        """Follows an event of the record; `before` are the blocks of the prompt before the event."""
+        """Updates the windows after an event; `before` are the blocks of the prompt before the event."""
         if event.kind == "summary":
             # The summary is in the prompt from now on; earlier trims stay unchanged.
             self.windows.renew(before, self._record.blocks(), self._record.state)

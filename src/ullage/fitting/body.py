@@ -365,7 +365,7 @@ def _known(before: _Reading, head: _Reading) -> _Reading:
 
 
 def _take_over(before: _Reading, reading: _Reading, same: int) -> int:
-    """Puts the very messages that are as they were into a new reading; returns their number."""
+    """Puts the unchanged messages of the last reading into the new one; returns their number."""
     shared = 0
     for old, new in zip(before.origins, reading.origins, strict=False):
         if old != new or (new.items and new.items[-1] >= same):

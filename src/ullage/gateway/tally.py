@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MOST_KEPT = 4 * 1024 * 1024
 """Most bytes of an answer that are kept until its end, for its count."""
 BYTES_A_TOKEN = 4
-"""Bytes of a stream for one token in the part that was not kept; each token has an event around it, so
-this is more tokens than there were."""
+"""Bytes of a stream that are counted as one token, in the part that was not kept. A stream has more bytes for
+each token, so the count is too high and never too low."""
 
 PLACES = (("usage", ""), ("message", "usage"), ("response", "usage"), ("x_groq", "usage"))
 """The places of the usage in an event or an answer: a member, and the member inside it."""

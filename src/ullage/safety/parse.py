@@ -222,7 +222,7 @@ NO_COMMENT = frozenset(
         "variable_assignment",
     )
 )
-"""The node types inside which the shell sees no comment, or not always."""
+"""Types of nodes inside which a `#` may be a plain character and not the start of a comment."""
 
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _APART = (

@@ -112,7 +112,7 @@ def _together(text: str, walk: _Walk) -> Iterator[Verdict]:
 
 
 def _broken(text: str) -> Iterator[Verdict]:
-    """Yields a verdict if a line that does not parse has a word that shows its purpose."""
+    """Yields a verdict for a line that does not parse if it names a dangerous command."""
     words = re.split(r"[\s;&|(){}<>$`]+", re.sub(r"[\\'\"]", "", text))
     word = next((word for word in words if posixpath.basename(word) in table().telling), None)
     if word:

@@ -88,7 +88,7 @@ class Unreadable(Exception):  # noqa: N818 - becomes a StoreError as soon as the
 
 
 class Damaged(Unreadable):
-    """A row was changed; `what` describes it, and `session` is the session that it belongs to, if any."""
+    """A stored row is damaged. `what` names the row, and `session` its session if it has one."""
 
     def __init__(self, what: str, session: Column | None = None) -> None:
         self.what = what

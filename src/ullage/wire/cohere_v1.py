@@ -266,7 +266,7 @@ def _definition(name: str, schema: Mapping[str, Any], is_required: bool, own: bo
 
 
 def leave(request: Request) -> Request:
-    """Returns a request whose results are the texts that are wrapped as an output."""
+    """Returns the request with plain tool results: the text of each result that was wrapped in `output`."""
     return replace(request, messages=tuple(_unwrapped(message) for message in request.messages))
 
 

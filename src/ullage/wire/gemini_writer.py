@@ -228,7 +228,9 @@ def _medium(part: Object, url: str, kind: str) -> Object:
         return {"fileData": {**mime, "fileUri": url, **name}}
     guessed, _ = mimetypes.guess_type(url.partition("?")[0])
     if guessed is None or (kind != "file" and guessed.partition("/")[0] != kind):
-        raise conversion.no_counterpart(f"an address of a medium without its type ({kind})", GEMINI)
+        raise conversion.no_counterpart(
+            f"a part of type {kind} with a URL that does not show its media type", GEMINI
+        )
     return {"fileData": {"mimeType": guessed, "fileUri": url}}
 
 

@@ -45,8 +45,8 @@ def joined(
 ) -> Iterator[list[Message]]:
     """Yields the messages of each turn.
 
-    If turns must be alternating, all messages of one side are joined. If a turn of results has only results,
-    the words after them are a turn of their own.
+    With `alternating`, messages of the same speaker that follow each other are one turn. With `only_results`,
+    tool results are a turn without words: the user's next message begins another turn.
     """
     turn: list[Message] = []
     for message in messages:

@@ -116,7 +116,7 @@ class Part:
 
     @property
     def whole(self) -> bool:
-        """True once the object of the arguments is closed."""
+        """True once the JSON object of the arguments is complete."""
         return self._closed
 
     def _follow(self, piece: str) -> None:

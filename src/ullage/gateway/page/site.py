@@ -120,7 +120,7 @@ class Page:
         await _send(connection, GatewayAnswer(200, headers, _read(file.name)))
 
     async def send_state(self, connection: ClientConnection) -> None:
-        """Answers with all that is remembered."""
+        """Sends the state that the page shows: requests, cost, caps and sessions."""
         visitor = await self._admit(connection.request)
         activity = self._activity
         money = await self._read_money()

@@ -182,10 +182,10 @@ class StoreLocks:
 
     @contextlib.contextmanager
     def queue_to_write(self, seconds: float) -> Iterator[None]:
-        """Waits until no other process is next to write. Then, within the block, this one is.
+        """Waits for this process's turn to write; the turn lasts until the end of the block.
 
-        Without this, SQLite's lock goes to whoever asks at the right moment. That is a process that has just
-        written and writes again: on a busy machine the others wait for half a minute and longer.
+        SQLite's own lock keeps no queue: a process that writes all the time gets it again and again. On a
+        busy machine the others would wait for half a minute and longer.
         """
         file = self.open()
         longest = min(seconds / 2, LONGEST_QUEUE)
