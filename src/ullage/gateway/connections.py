@@ -22,9 +22,10 @@ from ullage.errors import ProviderError
 from ullage.gateway.connection import MOST_HEAD, HeadTooLarge, Late, NotHttp, UpstreamConnection
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
+    from typing import Self
 
     from ullage.broker.endpoint import Timeouts
     from ullage.broker.http import Transport
@@ -52,7 +53,7 @@ class UpstreamReply(Protocol):
     headers: Mapping[str, str]
     """The names are in lower case."""
 
-    def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """Yields the body as it comes; raises ProviderError if it stalls or breaks off."""
 
 
@@ -168,6 +169,7 @@ class DirectCall:
         "_connections",
         "_deadline",
         "_general",
+        "_has_begun",
         "_route",
         "headers",
         "status",
@@ -178,6 +180,8 @@ class DirectCall:
         self._connection: UpstreamConnection | None = None
         self._general: AbstractAsyncContextManager[UpstreamReply] | None = None
         self._deadline = 0.0
+        self._has_begun = False
+        """True once a piece of the body has come."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
 
@@ -227,39 +231,45 @@ class DirectCall:
         if connection is not None:
             self._connections.give_back(connection, self._route.origin)
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """Yields the body as it comes; raises ProviderError if it stalls or breaks off.
 
-        The time until the next piece begins when the reader asks for it.
+        The time until the next piece begins when the reader asks for it. This is a plain object, because the
+        event loop registers each asynchronous generator, which takes longer than all of its work.
         """
         check_plain(self.headers, self._route.place)
-        connection, deadline = self._connection, self._deadline
-        if connection is None:  # the block has ended
-            return
-        loop, between = asyncio.get_running_loop(), self._call.timeouts.between
-        has_begun = False
-        while True:
-            failure: ProviderError | None = None
-            try:
-                chunk = await connection.next(deadline)
-            except (Late, NotHttp, OSError, ProviderError) as error:
-                failure = self._failed(error, is_headed=True, has_begun=has_begun)
-            if failure is not None:
-                raise failure
-            if not chunk:
-                return
-            has_begun = True
-            yield chunk
-            deadline = loop.time() + between
+        return self
 
-    def _failed(self, error: BaseException, *, is_headed: bool, has_begun: bool = False) -> ProviderError:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        connection = self._connection
+        if connection is None:  # the block has ended
+            raise StopAsyncIteration
+        if self._has_begun:
+            self._deadline = asyncio.get_running_loop().time() + self._call.timeouts.between
+        failure: ProviderError | None = None
+        chunk = b""
+        try:
+            chunk = await connection.next(self._deadline)
+        except (Late, NotHttp, OSError, ProviderError) as error:
+            failure = self._failed(error, is_headed=True)
+        if failure is not None:
+            raise failure
+        if not chunk:
+            raise StopAsyncIteration
+        self._has_begun = True
+        return chunk
+
+    def _failed(self, error: BaseException, *, is_headed: bool) -> ProviderError:
         """Returns the error for the user."""
         place, waits = self._route.place, self._call.timeouts
         if isinstance(error, ProviderError):
             return error
         if isinstance(error, Late):
-            seconds = waits.between if has_begun else waits.first
-            return stalled(place, seconds, first=not has_begun, sent=True)
+            seconds = waits.between if self._has_begun else waits.first
+            return stalled(place, seconds, first=not self._has_begun, sent=True)
         if isinstance(error, NotHttp):
             told = "does not speak HTTP: check the address and the port"
             if is_headed:
