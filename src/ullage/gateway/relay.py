@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ullage.errors import ProviderError
 from ullage.gateway.refusals import Refused, event, refused
 from ullage.gateway.request import Disconnected
+from ullage.gateway.served_request import ServedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MOST_HELD = 1024 * 1024
 """Most bytes of an unfinished event that are held back."""
 UNWATCHED = 0.05
-"""Seconds from sending a request until the gateway notices that its client has gone away."""
+"""Seconds after which another server than ours is asked whether the client has gone away."""
 HIGHEST = 599
 """Highest status of an answer. Some servers send others, which the server of the gateway cannot send."""
 BAD_GATEWAY = 502
@@ -36,8 +37,9 @@ MOST_WHOLE = 64 * 1024 * 1024
 class ClientWatch:
     """Cancels an asynchronous block if the client goes away, and raises Disconnected then.
 
-    The end of the answer must be sent after the block: the server reports that as a disconnection too. Most
-    short answers are complete before a watch would begin, so they need none.
+    Our own server tells that at once. Any other server must be asked, by a task that waits. It reports the
+    end of the answer as a disconnection too, so the end must be sent after the block. Most short answers are
+    complete before such a task would begin, so they need none.
     """
 
     __slots__ = ("_has_left", "_receive", "_start", "_task", "_watcher")
@@ -45,17 +47,24 @@ class ClientWatch:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._has_left = False
+        self._start: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(loop)
-        self._start = loop.call_later(UNWATCHED, self._begin, loop)
+        self._task = asyncio.current_task()
+        if isinstance(self._receive, ServedRequest):
+            self._receive.tell_lost(self._cancel)
+        else:
+            loop = asyncio.get_running_loop()
+            self._start = loop.call_later(UNWATCHED, self._begin, loop)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._start.cancel()
+        if isinstance(self._receive, ServedRequest):
+            self._receive.tell_lost(None)
+        if self._start is not None:
+            self._start.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
         if (
@@ -72,6 +81,9 @@ class ClientWatch:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._cancel()
+
+    def _cancel(self) -> None:
         self._has_left = True
         if self._task is not None:
             self._task.cancel()
@@ -146,7 +158,7 @@ async def read_whole(reply: UpstreamReply, tally: Tally) -> bytes:
             raise ProviderError(
                 f"the upstream's answer has more than {MOST_WHOLE:,} bytes", code="answer_too_large"
             )
-    return b"".join(pieces)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def check_status(reply: UpstreamReply) -> None:

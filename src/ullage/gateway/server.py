@@ -8,6 +8,7 @@ import signal
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ullage.broker.embedded_info import ABOUT, EMBEDDED
@@ -147,16 +148,18 @@ def make_server(app: App) -> Any:
             """Stops in order; open pages do not delay it, not even those that take nothing any more."""
             app.end_streams()
             for connection in list[Any](self.server_state.connections):
-                asked = connection.scope or {"path": ""}  # none if it has sent no request yet
-                if connection.transport.is_closing() and asked["path"].startswith(PAGE):
+                if connection.transport.is_closing() and connection.path.startswith(PAGE):
                     connection.transport.abort()
             await super().shutdown(sockets)
+
+    def note_refusal(kind: str) -> None:
+        app.metrics.add("ullage_refused_total", "none", kind)
 
     return Server(
         uvicorn.Config(
             app,
             loop="none",
-            http=ClientProtocol,
+            http=partial(ClientProtocol, note_refusal=note_refusal),  # type: ignore[arg-type] # it is called
             ws="none",
             lifespan="on",
             access_log=False,
