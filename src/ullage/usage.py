@@ -92,6 +92,7 @@ class Crossed:
 
 SUMMED = tuple(field.name for field in fields(Usage) if field.name != "cost")
 """The fields of Usage that are token counts."""
+_NONE = dict.fromkeys(SUMMED, 0)
 PARTS: Mapping[str, tuple[str, ...]] = {
     "prompt": ("cached_read", "cache_write"),
     "completion": ("reasoning",),
@@ -125,7 +126,7 @@ def read_usage(reported: Any, api: ApiName | None = None) -> Usage:
 
 def usage_from(counts: Mapping[str, int], cost: object) -> Usage:
     """Returns the usage of these counts, by the fields of Usage, and of a reported cost."""
-    counted = {**dict.fromkeys(SUMMED, 0), **counts}
+    counted = {**_NONE, **counts}
     for whole, parts in PARTS.items():
         sizes = [counted[part] for part in parts]
         if max(sizes) > counted[whole]:
@@ -175,11 +176,15 @@ def entry_of(used: Usage, cost: Decimal | None, estimate: int = 0, *, estimated:
     """One call as an entry."""
     return LedgerEntry(
         calls=1,
+        prompt=used.prompt,
+        completion=used.completion,
+        cached_read=used.cached_read,
+        cache_write=used.cache_write,
+        reasoning=used.reasoning,
         estimate=estimate,
         cost=cost,
         unpriced=int(cost is None),
         estimated_calls=int(estimated),
-        **{name: getattr(used, name) for name in SUMMED},
     )
 
 

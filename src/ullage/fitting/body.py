@@ -343,7 +343,7 @@ def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
         for message, origin in api.read_items(place, start):
             messages.append(message)
             origins.append(origin)
-    return reading._replace(items=place.value, messages=messages, origins=origins)
+    return _Reading(reading.head, reading.request, place.value, messages, origins)
 
 
 def _same_items(before: Sequence[Any], items: Sequence[Any]) -> int:
@@ -361,7 +361,7 @@ def _known(before: _Reading, head: _Reading) -> _Reading:
         kept -= 1  # in some APIs the next item may belong to the same message
     origins = before.origins[:kept]
     start = next((origin.items[-1] + 1 for origin in reversed(origins) if origin.items), 0)
-    return head._replace(items=before.items[:start], messages=before.messages[:kept], origins=origins)
+    return _Reading(head.head, head.request, before.items[:start], before.messages[:kept], origins)
 
 
 def _take_over(before: _Reading, reading: _Reading, same: int) -> int:

@@ -125,17 +125,20 @@ class UpstreamConnections:
         self._routes[url] = found = find_route(url)
         return found
 
-    async def take(self, route: DirectRoute, seconds: float) -> UpstreamConnection:
-        """Returns a connection, kept or new; raises OSError, or ProviderError if it takes too long."""
+    def take(self, route: DirectRoute, now: float) -> UpstreamConnection | None:
+        """Returns a connection that was kept; None if there is none."""
         kept = self._idle.get(route.origin)
-        oldest = asyncio.get_running_loop().time() - IDLE
         while kept:
             connection = kept.pop()
-            if connection.is_open and connection.idle_since >= oldest:
-                break
+            if connection.is_open and connection.idle_since >= now - IDLE:
+                self._busy[connection] = route.place
+                return connection
             connection.abort()
-        else:
-            connection = await _open(route, seconds)
+        return None
+
+    async def open(self, route: DirectRoute, seconds: float) -> UpstreamConnection:
+        """Returns a new connection; raises OSError, or ProviderError if it takes too long."""
+        connection = await _open(route, seconds)
         self._busy[connection] = route.place
         return connection
 
@@ -190,12 +193,15 @@ class DirectCall:
         head = write_head(self._route, headers, len(body))
         if head is None:
             return await self._ask_general()
-        self._deadline = asyncio.get_running_loop().time() + timeouts.first
+        now = asyncio.get_running_loop().time()
+        self._deadline = now + timeouts.first
         while True:  # each stale connection leaves the pool, so a new one comes at last
-            try:
-                connection = await self._connections.take(self._route, timeouts.connect)
-            except OSError:
-                return await self._ask_general()
+            connection = self._connections.take(self._route, now)
+            if connection is None:
+                try:
+                    connection = await self._connections.open(self._route, timeouts.connect)
+                except OSError:
+                    return await self._ask_general()
             self._connection = connection
             failure: ProviderError | None = None
             try:

@@ -53,6 +53,7 @@ SESSION_HEADERS = (
     "x-session-affinity",
 )
 """Headers in which clients name their session; the first that is there counts."""
+_SESSION_NAMES = frozenset(SESSION_HEADERS)
 MESSAGES: Mapping[ApiName, str] = {
     "openai.chat": "messages",
     "openai.responses": "input",
@@ -106,9 +107,10 @@ def weight_of(body: Mapping[str, Any], api: ApiName, size: int) -> int:
 
 def session_of(request: Received, body: Mapping[str, Any]) -> str:
     """Returns the client's own name of its session; empty if it has none."""
-    for name in SESSION_HEADERS:
-        if value := request.headers.get(name):
-            return value
+    if not _SESSION_NAMES.isdisjoint(request.headers):
+        for name in SESSION_HEADERS:
+            if value := request.headers.get(name):
+                return value
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     key = user or body.get("prompt_cache_key")
@@ -164,13 +166,17 @@ class Conversation:
 
     async def fit(self, body: dict[str, Any], size: int) -> FittedRequest:
         """Makes a body of `size` bytes fit; a long one in a thread, so that the event loop runs on."""
+        if size - self._size <= OFF_LOOP and not self._lock.locked():
+            return self._noted(self._fit(body), size)
         async with self._lock:
             is_long = size - self._size > OFF_LOOP
-            self._size = max(self._size, size)
-            fitted = await asyncio.to_thread(self._fit, body) if is_long else self._fit(body)
-            self.was_cut = self.was_cut or fitted.changed
-            self.reused = self._prefix.share(fitted.fitted)
-            return fitted
+            return self._noted(await asyncio.to_thread(self._fit, body) if is_long else self._fit(body), size)
+
+    def _noted(self, fitted: FittedRequest, size: int) -> FittedRequest:
+        self._size = max(self._size, size)
+        self.was_cut = self.was_cut or fitted.changed
+        self.reused = self._prefix.share(fitted.fitted)
+        return fitted
 
     def _fit(self, body: dict[str, Any]) -> FittedRequest:
         try:

@@ -133,7 +133,8 @@ class Exchange:
         for attempt in range(MOST_TRIES):
             outgoing = await self._prepared(asking)
             signals.prepared()
-            headers = {**request_headers(outgoing, connection.request, caller), **signals.headers}
+            headers = request_headers(outgoing, connection.request, caller)
+            headers.update(signals.headers)
             held = await self.bill.reserve(_charge(outgoing, caller))
             sending = Sending(outgoing, headers, held)
             self.activity.running.begin(connection.request, outgoing)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CACHED = 1.0
 """Seconds for which a key is not looked up again; a revocation takes effect after twice this time at most."""
 MOST_CACHED = 10_000
-PROXIED = ("x-forwarded-for", "forwarded", "x-real-ip")
+PROXIED = frozenset({"x-forwarded-for", "forwarded", "x-real-ip"})
 """Headers in which a proxy names its client."""
 
 
@@ -119,7 +119,7 @@ def check_place(request: Received) -> None:
         )
     if not _is_local(_host(request.header("host"))):
         raise Refused("forbidden", "The request names another host: use http://127.0.0.1 as the address")
-    if any(request.header(name) for name in PROXIED):
+    if not PROXIED.isdisjoint(request.headers) and any(map(request.header, PROXIED)):
         raise Refused(
             "forbidden",
             "The gateway is behind a proxy and no key exists. Make one: ullage keys create NAME --admin",

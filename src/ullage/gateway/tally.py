@@ -85,7 +85,9 @@ class Tally:
         for value in self._values():
             for first, then in PLACES:
                 inner = value.get(first)
-                if then and inner:
+                if not inner:
+                    continue
+                if then:
                     inner = mapping(inner).get(then)
                 if inner:
                     # Anthropic reports the input at the beginning and the output at the end

@@ -19,20 +19,19 @@ import math
 import statistics
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ullage.errors import ConfigurationError
 from ullage.intake import checked_member, kind_of
 from ullage.target import target_of
 from ullage.tokens.counter import Cost, counter_for
-from ullage.tokens.request_count import share_out
+from ullage.tokens.request_count import Count, share_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ullage.target import ModelLike, Target
-    from ullage.tokens.request_count import Count
 
 MEMORY = 128
 """Number of requests in memory. If all of them are below a ceiling, so is the next one in 99 % of cases."""
@@ -101,9 +100,7 @@ class Factor:
         tokens, ceiling = self.cost(Cost(count.tokens, count.ceiling))
         if (tokens, ceiling) == (count.tokens, count.ceiling):
             return count
-        return replace(
-            count, tokens=tokens, ceiling=ceiling, exact=False, breakdown=share_out(count.breakdown, tokens)
-        )
+        return Count(tokens, ceiling, exact=False, breakdown=share_out(count.breakdown, tokens))
 
     def limit(self, limit: int) -> int:
         """Returns our largest ceiling that is within `limit` after calibration, or 0."""

@@ -211,17 +211,16 @@ class OwnCount:
 def believable(reported: Usage | None, own: OwnCount) -> tuple[Usage, tuple[str, ...]]:
     """Replaces each impossible figure by our own count; returns the usage and the names of these figures."""
     usage = Usage() if reported is None else reported
-    ours = {"prompt": own.prompt, "completion": own.completion}
     longest = MOST_OUTPUT if own.max_output is None else own.max_output
-    compared = {"prompt": own.ceiling, "completion": max(longest, own.completion)}
-    wrong = tuple(
-        name
-        for name in ours
-        if reported is None
-        or not _is_possible(getattr(reported, name), ours[name], compared[name], RANGES[name])
-    )
+    wrong: tuple[str, ...] = ()
+    if reported is None or not _is_possible(usage.prompt, own.prompt, own.ceiling, RANGES["prompt"]):
+        wrong += ("prompt",)
+    most = max(longest, own.completion)
+    if reported is None or not _is_possible(usage.completion, own.completion, most, RANGES["completion"]):
+        wrong += ("completion",)
     if not wrong:
         return usage, ()
+    ours = {"prompt": own.prompt, "completion": own.completion}
     corrected = {name: ours[name] for name in wrong}
     corrected |= {part: 0 for name in wrong for part in PARTS[name]}  # the parts of a wrong total are unknown
     return replace(usage, **corrected, cost=None), wrong  # the cost was computed from the wrong figures

@@ -98,6 +98,8 @@ def _first(usage: Mapping[str, Any], group: tuple[str, ...]) -> int | None:
     """Returns the first count at one of these places; None if none has one."""
     for place in group:
         value = usage.get(place) if "." not in place else _inner(usage, place)
+        if value.__class__ is int and 0 <= value <= MOST_TOKENS:  # nearly always
+            return value
         if value is None or value.__class__ is bool or not isinstance(value, int | float):
             continue
         if 0 <= value <= MOST_TOKENS:
@@ -110,6 +112,8 @@ def _first(usage: Mapping[str, Any], group: tuple[str, ...]) -> int | None:
 def _inner(value: Any, place: str) -> Any:
     """Returns the value at a place with a dot in its name; None if there is none."""
     for step in place.split("."):
+        if value is None:
+            return None
         value = value.get(step) if isinstance(value, _OBJECT) else None
     return value
 
