@@ -269,7 +269,6 @@ class ClientProtocol(asyncio.Protocol):
             "method": parser.get_method().decode("ascii"),
             "scheme": "http",
             "path": unquote(path) if "%" in path else path,
-            "raw_path": self._url,
             "query_string": query,
             "root_path": "",
             "headers": self._headers,
