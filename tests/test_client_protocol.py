@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import struct
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -354,6 +356,25 @@ def test_the_rest_of_a_body_after_its_answer_is_dropped() -> None:
         assert client.recv(65_536).startswith(b"HTTP/1.1 200 OK\r\n")
         client.sendall(data[200:] + request("/next", b"2", LAST))
         assert b"POST /next |2" in read_all(client)
+
+
+def test_a_closed_connection_leaves_nothing_for_the_garbage_collector() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    async def noting(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        made.append(weakref.ref(receive._connection))
+        await echo(scope, receive, send)
+
+    gc.disable()
+    try:
+        with served(noting) as port:
+            asked(port, request("/a", b"1") + request("/b", b"2", LAST))
+            with connected(port) as client:
+                client.sendall(request("/c"))
+                assert client.recv(65_536)
+            assert until(lambda: len(made) == 3 and not any(each() for each in made))
+    finally:
+        gc.enable()
 
 
 def test_answers_under_way_are_finished_when_the_server_stops() -> None:

@@ -85,7 +85,7 @@ class ClientProtocol(asyncio.Protocol):
         self._waiting: deque[ServedRequest] = deque()
         self._newest: ServedRequest | None = None
         # The request that is being read
-        self._parser = self._new_parser()
+        self._parser: Any = self._new_parser()
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects = self._is_headed = self._is_ended = False
@@ -123,6 +123,9 @@ class ClientProtocol(asyncio.Protocol):
             self._current.lose()
         self._room.set()
         self._wake()
+        # Nothing may refer to itself, or its memory would wait for the garbage collector.
+        self._parser = self._newest = None
+        self._waiting.clear()
 
     def shutdown(self) -> None:
         """Closes the connection after the answer under way."""
@@ -315,6 +318,7 @@ class ClientProtocol(asyncio.Protocol):
                     await self._next
         finally:
             self._state.tasks.discard(self._task)
+            self._task = self._current = None
 
     async def _answer(self, request: ServedRequest) -> None:
         """Has the application answer; a fault of it ends the connection."""
