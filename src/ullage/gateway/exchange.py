@@ -182,23 +182,20 @@ class Exchange:
         try:
             query = "" if outgoing.is_translated else request.query
             url = address_of(upstream, outgoing.path(call), query)
-            async with (
-                relay.ClientWatch(receive),
-                self.connections.post(
-                    url, sending.headers, outgoing.data, upstream.endpoint.timeouts
-                ) as reply,
-            ):
-                relay.check_status(reply)
-                streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
-                tally = Tally(outgoing.api, streamed=streamed)
-                if not streamed:
-                    check_streamed(reply, outgoing)
-                    return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
-                if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
-                    await relay.start(send, reply.status, stream_headers(reply, request, outgoing))
-                    rounds.is_begun = True
-                deliver = deliver_translated if outgoing.is_translated else deliver_stream
-                return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
+            waits = upstream.endpoint.timeouts
+            with relay.ClientWatch(receive):
+                async with self.connections.post(url, sending.headers, outgoing.data, waits) as reply:
+                    relay.check_status(reply)
+                    streamed = reply.headers.get("content-type", "").startswith("text/event-stream")
+                    tally = Tally(outgoing.api, streamed=streamed)
+                    if not streamed:
+                        check_streamed(reply, outgoing)
+                        return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
+                    if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
+                        await relay.start(send, reply.status, stream_headers(reply, request, outgoing))
+                        rounds.is_begun = True
+                    deliver = deliver_translated if outgoing.is_translated else deliver_stream
+                    return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
         except BaseException as error:
             await self._abandon(call, sending.held, tally, error)
             if isinstance(error, Disconnected):

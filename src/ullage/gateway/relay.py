@@ -35,7 +35,7 @@ MOST_WHOLE = 64 * 1024 * 1024
 
 
 class ClientWatch:
-    """Cancels an asynchronous block if the client goes away, and raises Disconnected then.
+    """Cancels the task in a block if the client goes away, and raises Disconnected then.
 
     Our own server tells that at once. Any other server must be asked, by a task that waits. It reports the
     end of the answer as a disconnection too, so the end must be sent after the block. Most short answers are
@@ -50,7 +50,7 @@ class ClientWatch:
         self._start: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         self._task = asyncio.current_task()
         if isinstance(self._receive, ServedRequest):
             self._receive.tell_lost(self._cancel)
@@ -58,7 +58,7 @@ class ClientWatch:
             loop = asyncio.get_running_loop()
             self._start = loop.call_later(UNWATCHED, self._begin, loop)
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(self._receive, ServedRequest):

@@ -162,12 +162,11 @@ class Page:
         if request.method == "HEAD":
             await relay.whole(send, 200, headers, b"")
             return
-        async with relay.ClientWatch(receive):
-            with self._activity.watched() as is_new:
-                await relay.start(send, 200, headers)
-                # If the store fails, the browser asks for the state, and that answer says what is wrong.
-                with suppress(StoreError):
-                    await self._stream(send, visitor, after, is_new)
+        with relay.ClientWatch(receive), self._activity.watched() as is_new:
+            await relay.start(send, 200, headers)
+            # If the store fails, the browser asks for the state, and that answer says what is wrong.
+            with suppress(StoreError):
+                await self._stream(send, visitor, after, is_new)
         await relay.end(send)
 
     async def _stream(self, send: Send, visitor: Visitor, after: int, is_new: asyncio.Event) -> None:
