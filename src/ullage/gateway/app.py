@@ -15,6 +15,7 @@ from ullage.gateway import relay
 from ullage.gateway.activity import Activity
 from ullage.gateway.asked_counts import AskedCounts
 from ullage.gateway.bill import GatewayBill
+from ullage.gateway.body_room import BodyRoom
 from ullage.gateway.connections import UpstreamConnections
 from ullage.gateway.conversations import Conversations
 from ullage.gateway.exchange import Exchange
@@ -115,6 +116,7 @@ class App:
         self._telemetry = telemetry
         self._conversations = Conversations()
         self._transport = Transport()
+        self._room = BodyRoom()
         self._recall = GatewayRecall(is_open=offers_recall)
         self._gate = Gate(None if is_open else kept.keys)
         self._activity = Activity(keep_bodies=keep_bodies)
@@ -165,7 +167,7 @@ class App:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        request = received(scope)
+        request = received(scope, self._room)
         outlet = Outlet(send)
         route, api = _found(request)
         try:
@@ -176,6 +178,9 @@ class App:
             await self._refuse(error, request, api, outlet)
         except UllageError as error:
             await self._refuse(refused(error, api), request, api, outlet)
+        finally:
+            if request.held:
+                request.hold(0)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Opens and closes the application with its server."""

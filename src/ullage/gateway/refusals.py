@@ -59,6 +59,7 @@ KINDS: Mapping[str, RefusalKind] = {
     "head": RefusalKind(431, "invalid_request_error", "request_head_too_large", "invalid_request_error"),
     "rate": RefusalKind(429, "requests", "rate_limit_exceeded", "rate_limit_error", may_retry=True),
     "cap": RefusalKind(429, "insufficient_quota", "insufficient_quota", "rate_limit_error"),
+    "busy": RefusalKind(503, "server_error", "gateway_busy", "api_error", may_retry=True),
     "set-up": RefusalKind(503, "server_error", "gateway_not_configured", "api_error"),
     "store": RefusalKind(503, "server_error", "ledger_unavailable", "api_error", may_retry=True),
     "upstream": RefusalKind(502, "server_error", "upstream_failed", "api_error", may_retry=True),

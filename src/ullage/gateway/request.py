@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 import zlib
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ullage.broker import jsontext
+from ullage.gateway.body_room import SMALL, BodyRoom
 from ullage.gateway.refusals import Refused
 
 if TYPE_CHECKING:
@@ -28,8 +30,13 @@ MOST_HEADERS = 200
 """Most headers of a request."""
 SECONDS = 60.0
 """Seconds between two pieces of a body; a client that is slower is refused."""
+MOST_SECONDS = 600.0
+"""Seconds for a whole body."""
+MOST_VALUES = 500_000
+"""Most values in a body. Python needs a hundred times the bytes of a very small value."""
 IN_ONE_PIECE = 256 * 1024
 """Most bytes that are decompressed or parsed on the event loop."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 
 
 class Disconnected(Exception):  # noqa: N818 - nobody is left to answer
@@ -55,6 +62,13 @@ class Received:
     id: str = field(default_factory=lambda: f"{getrandbits(128):032x}")
     begun: float = field(default_factory=time.monotonic)
     """The time at which it came, on the monotonic clock."""
+    room: BodyRoom = field(default_factory=BodyRoom)
+    held: int = 0
+    """The bytes of `room` that its body holds."""
+
+    def hold(self, size: int) -> None:
+        """Takes room for a body of so many bytes; 0 gives it back. Raises Refused if there is none."""
+        self.held = self.room.change(self.held, size)
 
     def header(self, name: str) -> str:
         """Returns the value of a header, empty if it is missing."""
@@ -69,8 +83,8 @@ class ClientConnection(NamedTuple):
     send: Send
 
 
-def received(scope: Mapping[str, Any]) -> Received:
-    """Returns the head of a request."""
+def received(scope: Mapping[str, Any], room: BodyRoom) -> Received:
+    """Returns the head of a request; its body will hold a part of the room."""
     client = scope.get("client")
     headers: dict[str, str] = {}
     for name, value in scope["headers"][:MOST_HEADERS]:
@@ -83,6 +97,7 @@ def received(scope: Mapping[str, Any]) -> Received:
         headers=headers,
         client=client[0] if client else "",
         is_cut=len(scope["headers"]) > MOST_HEADERS,
+        room=room,
     )
 
 
@@ -91,23 +106,27 @@ async def read_body(request: Received, receive: Receive) -> bytes:
     announced = request.header("content-length")
     if announced.isdigit() and int(announced) > MOST_BYTES:
         raise _too_large()
-    whole = await _whole(receive)
+    whole = await _whole(request, receive)
     encoding = request.header("content-encoding").strip().lower()
     if encoding in {"", "identity"}:
         return whole
-    return await asyncio.to_thread(_decompressed, whole, encoding)
+    plain = await asyncio.to_thread(_decompressed, whole, encoding)
+    request.hold(len(plain))
+    return plain
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _whole(request: Received, receive: Receive) -> bytes:
     """Returns the bytes of a body; each piece restarts the time for the next one.
 
-    Our own server knows if all of a body has come with its head. Then nothing needs to be waited for.
+    Our own server knows if all of a body has come with its head. Then nothing needs to be waited for, and the
+    body is small, because the server takes no more of one that nobody reads.
     """
     at_once: Callable[[], bytes | None] | None = getattr(receive, "whole", None)
-    if at_once is not None and (body := at_once()) is not None and len(body) <= MOST_BYTES:
+    if at_once is not None and (body := at_once()) is not None:
         return body
     pieces: list[bytes] = []
     size = 0
+    end = asyncio.get_running_loop().time() + MOST_SECONDS
     try:
         async with asyncio.timeout(SECONDS) as limit:
             while True:
@@ -119,12 +138,16 @@ async def _whole(receive: Receive) -> bytes:
                     size += len(piece)
                     if size > MOST_BYTES:
                         raise _too_large()
+                    if size > SMALL:
+                        request.hold(size)
                 if not message.get("more_body"):
                     break
-                limit.reschedule(asyncio.get_running_loop().time() + SECONDS)
+                limit.reschedule(min(asyncio.get_running_loop().time() + SECONDS, end))
     except TimeoutError:
         raise Refused(
-            "slow", f"nothing of the request's body came for {SECONDS:g} s: send it again"
+            "slow",
+            f"nothing of the request's body came for {SECONDS:g} s, or it took more than {MOST_SECONDS:g} s: "
+            "send it again",
         ) from None
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -171,6 +194,11 @@ async def parse_object(body: bytes) -> dict[str, Any]:
 
 def _parsed(body: bytes) -> Any:
     """Returns a JSON value. Halves of characters are read as U+FFFD: clients that cut texts send them."""
+    if len(body) > SMALL and _has_too_many_values(body):
+        raise Refused(
+            "too large",
+            f"the request's body has more than {MOST_VALUES:,} values: send fewer and longer ones",
+        )
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -178,6 +206,24 @@ def _parsed(body: bytes) -> Any:
         if value is None:
             raise Refused("invalid", f"the request's body is not JSON: {error}") from None
         return value
+
+
+def _has_too_many_values(body: bytes) -> bool:
+    """Returns True if a JSON text has more than `MOST_VALUES` values; marks in its strings do not count."""
+    if _values(body) <= MOST_VALUES:
+        return False
+    number = end = 0
+    for found in _STRING.finditer(body):
+        number += _values(body[end : found.start()])
+        if number > MOST_VALUES:
+            return True
+        end = found.end()
+    return number + _values(body[end:]) > MOST_VALUES
+
+
+def _values(text: bytes) -> int:
+    """Returns at least the number of values that a text without strings begins."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def write_json(value: Any) -> bytes:

@@ -39,6 +39,7 @@ const KINDS = {
   head: "request head too large",
   rate: "too many requests",
   cap: "cap reached",
+  busy: "gateway busy",
   "set-up": "not set up",
   store: "store not available",
   upstream: "upstream failed",
