@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.gateway import serving
 from tests.player import Script, answered, playing
-from tests.world import BIN, environment
+from tests.world import BIN, PATIENCE, environment
 from ullage.gateway.agents import AGENTS, CLAIMED_WINDOW
 
 if TYPE_CHECKING:
@@ -115,6 +117,83 @@ def test_an_agent_is_pointed_at_a_gateway_of_its_own(agent: str, tmp_path: Path)
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_uses_a_gateway_that_runs_already(agent: str, tmp_path: Path) -> None:
-    told = start(tmp_path, agent, "--gateway", "http://127.0.0.1:9999/v1", "--name", MODEL)
+    with playing(Script(body=answered("Ahoy"))) as player, serving(player.url) as gateway:
+        told = start(tmp_path, agent, "--gateway", f"{gateway.url}/v1", "--name", MODEL)
     url, _, _ = READERS[agent](told)
-    assert url.removesuffix("/v1") == "http://127.0.0.1:9999"
+    assert url.removesuffix("/v1") == gateway.url
+
+
+WAITING = """\
+#!{python}
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, lambda number, _: sys.exit(40 + number))
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def launch(home: Path, program: str, *arguments: str) -> subprocess.Popen[str]:
+    """`ullage run claude`, with this text as the program of the agent, in a process group of its own."""
+    (home / "claude").write_text(program)
+    (home / "claude").chmod(0o755)
+    return subprocess.Popen(
+        [BIN / "ullage", "run", "--store", "sqlite://:memory:", *arguments, "claude"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(home) | {"PATH": f"{home}:{os.environ['PATH']}"},
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [
+        (signal.SIGTERM, False),
+        (signal.SIGHUP, False),
+        (signal.SIGHUP, True),
+        (signal.SIGINT, True),
+        (signal.SIGQUIT, True),
+    ],
+)
+def test_a_signal_ends_the_agent_first_and_nothing_stays(
+    number: signal.Signals, tmp_path: Path, *, to_all: bool
+) -> None:
+    with playing(Script()) as player:
+        running = launch(tmp_path, WAITING.format(python=sys.executable), "--upstream", player.url)
+        assert running.stdout is not None
+        agent = int(running.stdout.readline())
+        (os.killpg if to_all else os.kill)(running.pid, number)
+        _, complaints = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 40 + number, complaints
+    with pytest.raises(ProcessLookupError):
+        os.kill(agent, 0)
+
+
+def test_a_signal_that_is_ignored_stays_ignored_for_the_agent(tmp_path: Path) -> None:
+    shown = f"#!{sys.executable}\nimport signal\nprint(signal.getsignal(signal.SIGHUP))\n"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with playing(Script()) as player:
+            running = launch(tmp_path, shown, "--upstream", player.url)
+            said, _ = running.communicate(timeout=PATIENCE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert said.strip() == "1"
+
+
+def test_an_agent_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    with playing(Script()) as player:
+        running = launch(tmp_path, "#!/no/such/program\n", "--upstream", player.url)
+        _, complaints = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 2
+    assert f"{tmp_path}/claude cannot be started: No such file" in complaints
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "ftp://127.0.0.1", "nonsense"])
+def test_a_gateway_that_does_not_run_is_told_before_the_agent_starts(url: str, tmp_path: Path) -> None:
+    running = launch(tmp_path, WAITING.format(python=sys.executable), "--gateway", url)
+    said, complaints = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, said) == (2, "")
+    assert "start one with `ullage serve`" in complaints

@@ -6,11 +6,17 @@ import asyncio
 import os
 import shutil
 import signal
-from contextlib import contextmanager
+import subprocess
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
 
 from ullage import store
+from ullage.broker.proxy import is_loopback
 from ullage.cli.complaint import complain
 from ullage.errors import ConfigurationError
 from ullage.gateway import server
@@ -20,13 +26,19 @@ from ullage.session.trust import load_trusted
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ullage.config import Settings
     from ullage.gateway.agents import Agent
 
 KILLED = 128
 """The exit code of a program that a signal ended is this plus the signal's number."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that the agent gets too."""
+OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
+"""Signals that a terminal sends to the agent itself."""
+HEALTH_SECONDS = 5.0
+"""Seconds for a gateway that runs already to say so."""
 
 
 def run_agent(options: Namespace) -> int:
@@ -41,6 +53,7 @@ def run_agent(options: Namespace) -> int:
     arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
     if options.gateway is not None:
         url = options.gateway.rstrip("/").removesuffix("/v1")
+        _check_gateway(url)
         command, environ = _command(agent, program, Aim(url, _name(agent, options), os.environ), arguments)
         return asyncio.run(_to_its_end(command, environ))
     with store.open(options.store) as kept:
@@ -56,6 +69,20 @@ def run_agent(options: Namespace) -> int:
                 return await _to_its_end(*_command(agent, program, aim, arguments))
 
         return server.run(work)
+
+
+def _check_gateway(url: str) -> None:
+    """Raises ConfigurationError if no gateway answers at this address."""
+    proxies = ProxyHandler({}) if is_loopback(url) else ProxyHandler()
+    is_there = False
+    with suppress(OSError, ValueError, HTTPException):
+        if urlsplit(url).scheme in {"http", "https"}:
+            with build_opener(proxies).open(f"{url}/healthz", timeout=HEALTH_SECONDS) as answer:
+                is_there = answer.status == HTTPStatus.OK
+    if not is_there:
+        raise ConfigurationError(
+            f"no gateway answers at {url}: start one with `ullage serve`, or leave out --gateway"
+        )
 
 
 def _server_options(agent: Agent, options: Namespace, settings: Settings) -> server.ServerOptions:
@@ -88,26 +115,55 @@ def _command(agent: Agent, program: str, aim: Aim, arguments: list[str]) -> tupl
 
 
 async def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
-    """Runs a program with this terminal; Ctrl-C is the program's own, and SIGTERM is passed on to it."""
-    with _left_to_the_child():
-        process = await asyncio.create_subprocess_exec(*command, env=environ)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    """Runs a program with this terminal; Ctrl-C is the program's own, other requests to end are passed on."""
+    process: subprocess.Popen[bytes] | None = None
+    came: list[int] = []
+
+    def pass_on(number: int) -> None:
+        came.append(number)
+        if process is not None:
+            process.send_signal(number)
+
+    with _left_to_the_child(), _handled(pass_on):
+        process = _started(command, environ)
+        for number in came:  # those that came before it was started
+            process.send_signal(number)
         try:
-            code = await process.wait()
+            code = await asyncio.to_thread(process.wait)
         finally:
-            loop.remove_signal_handler(signal.SIGTERM)
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.kill()
     return code if code >= 0 else KILLED - code
+
+
+def _started(command: list[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Starts a program. The event loop could do it too, but some loops stop ignoring signals in the child."""
+    try:
+        return subprocess.Popen(command, env=environ)  # noqa: S603 - the program that the user names
+    except OSError as error:
+        raise ConfigurationError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+@contextmanager
+def _handled(pass_on: Callable[[int], None]) -> Iterator[None]:
+    """Handles the signals that ask a program to end; one that is ignored stays so, for the child too."""
+    loop = asyncio.get_running_loop()
+    handled = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        loop.add_signal_handler(number, pass_on, number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
 
 
 @contextmanager
 def _left_to_the_child() -> Iterator[None]:
-    """Ignores Ctrl-C in this process; a handler, unlike SIG_IGN, is not inherited by the child."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    """Ignores what the keyboard sends to both; a handler, unlike SIG_IGN, is not inherited by the child."""
+    handled = [number for number in OF_THE_KEYBOARD if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, lambda *_: None) for number in handled]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(handled, before, strict=True):
+            signal.signal(number, handler)

@@ -52,7 +52,10 @@ def add_options(command: ArgumentParser) -> None:
     command.add_argument("--config", metavar="PATH", help="the configuration file (default: your own)")
     store_option(command, "the store of the bill")
     command.add_argument("agent", metavar="AGENT", help="the agent to start")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the agent's arguments")
+    rest = command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="the agent's arguments"
+    )
+    rest.required = False  # a usage error would name them
 
 
 def run(options: Namespace) -> int:
