@@ -892,6 +892,7 @@ def test_one_line_is_taken_and_that_is_all(tmp_path: Path) -> None:
         assert done.stderr == "sent with the question: piped input ~7 tokens\n"
         assert "piped input:\necho not this\n" in questions(player)[-1][-1]
         assert piped(tmp_path, player, "-c", "echo hel''lo").stdout == "hello\n"
+        assert piped(tmp_path, player, "-c", "sort -r; wc -l", given="a\nc\nb\n").stdout == "c\nb\na\n0\n"
         refused = piped(tmp_path, player, "-c", "?refuse me")
     assert refused.returncode == 1
     assert "OPENAI_API_KEY" in refused.stderr

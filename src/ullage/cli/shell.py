@@ -104,7 +104,14 @@ def _run(options: Namespace) -> int:
         settings = load_trusted(options.config, kept.preferences, os.environ, cwd)
         screen = Screen(console())
         opening = Startup(
-            settings, kept, screen, os.environ, cwd, session=options.resume, model=options.model
+            settings,
+            kept,
+            screen,
+            os.environ,
+            cwd,
+            session=options.resume,
+            model=options.model,
+            reads_input=options.line is not None and _is_piped(),
         )
         # The screen is quiet all the time: keys wait for the next prompt without being shown. The terminal
         # gets its own modes back last, when no task of the loop can change them any more.
@@ -154,12 +161,19 @@ def _one(shell: Shell, line: str, loop: asyncio.Runner) -> int:
     return shell.code
 
 
+def _is_piped() -> bool:
+    """Returns True if the standard input is a pipe or a file, which a single line reads."""
+    import sys
+
+    return not (sys.stdin is None or sys.stdin.closed or sys.stdin.isatty())
+
+
 def _piped() -> str:
     """Returns the piped input, which goes with the question; empty in a terminal."""
     import os
     import sys
 
-    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+    if not _is_piped():
         return ""
     # Not through sys.stdin: a thread that waits inside it would break the end of the program.
     handle, read = sys.stdin.fileno(), bytearray()

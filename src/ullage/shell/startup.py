@@ -50,11 +50,13 @@ class Startup:
         *,
         session: str | None = None,
         model: str | None = None,
+        reads_input: bool = False,
     ) -> None:
         check_settings(settings)
         self.model, self.notice = choose_model(settings, kept.preferences, model)
         self._settings, self._kept, self._screen = settings, kept, screen
         self._environ, self._cwd = environ, cwd
+        self._reads_input = reads_input
         self._session = session if session is None else self._choose_session(session)
         self._task: asyncio.Task[Shell] | None = None
         self._warmed = asyncio.Event()
@@ -117,7 +119,12 @@ class Startup:
         async with AsyncExitStack() as undoing:
             undoing.push_async_callback(chat.close)
             self._opening = "bash runs your start-up files"
-            runner = Runner(cwd=self._cwd, environ=self._environ, startup=self._settings.shell.startup)
+            runner = Runner(
+                cwd=self._cwd,
+                environ=self._environ,
+                startup=self._settings.shell.startup,
+                reads_input=self._reads_input,
+            )
             undoing.callback(runner.close)
             await run_detached(runner.open)
             shell = Shell(chat, self._screen, runner)

@@ -51,6 +51,8 @@ class BashProcess:
     """The other side of the output, which is held open: a terminal without it counts as hung up."""
     terminal: str
     """The name of the pseudo-terminal; empty without one."""
+    given: int | None = None
+    """The descriptor that lines read without a terminal; None if their input is empty."""
     notes: Notes = field(default_factory=Notes)
     writing: threading.Lock = field(default_factory=threading.Lock)
     issued: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _AHEAD))
@@ -65,7 +67,7 @@ class BashProcess:
 
     def top_up(self) -> None:
         """Sends turns until enough of them wait."""
-        output, streams = _streams(self.terminal, self.inside)
+        output, streams = _streams(self.terminal, self.inside, self.given)
         while len(self.notes.expected) < _AHEAD:
             nonce = protocol.new_nonce()
             self.notes.expected.append(nonce)
@@ -180,6 +182,8 @@ class BashProcess:
         self.lines.close()
         os.close(self.notes_fd)
         os.close(self.inside)
+        if self.given is not None:
+            os.close(self.given)
 
 
 def start_bash(
@@ -190,22 +194,25 @@ def start_bash(
     on_terminal: bool,
     files: tuple[str, str] | None,
     own: str,
+    reads_input: bool = False,
 ) -> BashProcess:
     """Starts a bash, on a pseudo-terminal or on a pipe; its first report says that it is ready.
 
     `files` are the user's start-up file and the file of `shell.startup`, empty if there is none. If `files`
     is None, bash reads no start-up file, not even the system's. `own` is the folder of the program `ullage`.
+    With `reads_input`, lines without a terminal read the standard input of this process.
     """
     with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
         output, inside = os.openpty() if on_terminal else _high_pipe()
         terminal = os.ttyname(inside) if on_terminal else ""
+        stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, _HIGH) if reads_input and not on_terminal else None
         text, given = os.pipe()
         notes, noted = os.pipe()
         turns, turned = socket.socketpair()
         lines, lined = socket.socketpair()
         for each in (text, given, noted):
             theirs.callback(os.close, each)
-        for each in (output, inside, notes):
+        for each in (output, inside, notes, *(() if stdin is None else (stdin,))):
             ours.callback(os.close, each)
         for one, other in ((turns, turned), (lines, lined)):
             ours.callback(one.close)
@@ -228,13 +235,13 @@ def start_bash(
             stderr=noted,
             env=dict(environ),
             cwd=cwd,
-            pass_fds=(text,) if on_terminal else (text, inside),
+            pass_fds=(text,) if on_terminal else (text, inside, *(() if stdin is None else (stdin,))),
             start_new_session=True,
         )
         ours.pop_all()
         if files is None:
             turns.sendall(b"\\builtin . /dev/fd/%d\n" % text)
-    made = BashProcess(process, output, turns, lines, notes, inside, terminal)
+    made = BashProcess(process, output, turns, lines, notes, inside, terminal, stdin)
     made.top_up()
     return made
 
@@ -247,8 +254,9 @@ def _high_pipe() -> tuple[int, int]:
     return output, inside
 
 
-def _streams(terminal: str, inside: int) -> tuple[str, str]:
+def _streams(terminal: str, inside: int, given: int | None = None) -> tuple[str, str]:
     """Returns the place of a line's output, and the redirections of a line."""
     if terminal:
         return terminal, f"<>{terminal} >&0 2>&0"
-    return f"/dev/fd/{inside}", f"</dev/null >&{inside} 2>&1 {inside}>&-"
+    source = "</dev/null" if given is None else f"<&{given} {given}<&-"
+    return f"/dev/fd/{inside}", f"{source} >&{inside} 2>&1 {inside}>&-"

@@ -75,6 +75,7 @@ class Runner:
         environ: Mapping[str, str],
         shell: str = "bash",
         startup: str | None = None,
+        reads_input: bool = False,
         limit: float = STARTUP_LIMIT,
         most_chars: int = 16_000,
         most_whole: int = 10_000_000,
@@ -86,6 +87,7 @@ class Runner:
         self._aliases: Mapping[str, str] = {}
         self._stopped: Sequence[str] = ()
         self._startup = None if startup is None else Path(startup).expanduser()
+        self._reads_input = reads_input
         self._limit = limit
         self._most_chars = most_chars
         self._most_whole = most_whole
@@ -139,7 +141,8 @@ class Runner:
     def run(self, line: str, *, show: bool = True) -> Ran:
         """Runs a line to its end; with `show`, its output is written to stdout as it comes.
 
-        If bash has a terminal, the line has the keyboard and the screen. Otherwise its input is empty.
+        If bash has a terminal, the line has the keyboard and the screen. Otherwise its input is empty, or the
+        standard input of this process if the runner was made with `reads_input`.
         """
         self._is_interrupted = False
         write = user_terminal.show if show else _nothing
@@ -325,6 +328,7 @@ class Runner:
             on_terminal=user_terminal.has_terminal(),
             files=files,
             own=_own_folder(),
+            reads_input=self._reads_input,
         )
         output = OutputFilter(self._background.keep, process.issued)
         end = time.monotonic() + self._limit
