@@ -280,6 +280,17 @@ def test_a_command_can_be_kept_out(make: Callable[..., Bench], line: str) -> Non
     assert asked(bench) == "How many boats?"
 
 
+def test_what_was_kept_out_stays_out_when_it_runs_again(make: Callable[..., Bench]) -> None:
+    bench = make(script("Seven."))
+    act(bench, "!!echo low tide")
+    assert act(bench, "!!") == "$ echo low tide\nkept out of the conversation\n"
+    act(bench, "echo high tide")
+    act(bench, "!!")
+    act(bench, "?How many boats?")
+    assert "low tide" not in asked(bench)
+    assert asked(bench).count("$ echo high tide") == 2
+
+
 def test_a_secret_is_masked_for_the_model_and_only_the_user_recalls_it(
     make: Callable[..., Bench], tmp_path: Path
 ) -> None:

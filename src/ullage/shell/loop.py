@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StoreError, UllageError
@@ -16,6 +15,7 @@ from ullage.shell import question
 from ullage.shell.commands import ALIASES, BARE, COMMANDS, command_named
 from ullage.shell.completion import complete
 from ullage.shell.detached import run_detached
+from ullage.shell.habits import AGAIN, decide_by_habit
 from ullage.shell.interrupts import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
 from ullage.shell.project_tree import restore_tree
 from ullage.shell.remedies import error_text
@@ -43,6 +43,10 @@ class Shell:
     def __init__(self, chat: ChatSession, screen: Screen, runner: Runner) -> None:
         self.workplace = Workplace(chat, screen, runner)
         self.chat, self.screen, self.runner = chat, screen, runner
+        self._last = ""
+        """The command that ran last; empty before the first."""
+        self._was_private = False
+        """True if its output was kept out of the conversation."""
         self._has_warned = False
         """True if the last line has only told the user of stopped jobs that leaving would end."""
         restore_tree(chat.context, chat.kept.preferences, chat.settings.project, runner.cwd)
@@ -143,7 +147,13 @@ class Shell:
         elif leaving is not None:
             self._leave(leaving["status"])
         elif decision.kind == "shell":
-            is_private = line[:1].isspace() or line.lstrip().startswith(PRIVATE)
+            is_private = line[:1].isspace() or line.strip() not in {
+                line.strip().removeprefix(PRIVATE),
+                PRIVATE,
+            }
+            if AGAIN.fullmatch(line.strip()):  # what was kept out stays out
+                is_private = is_private or self._was_private
+            self._last, self._was_private = decision.text, is_private
             await self.workplace.execute(decision.text, private=is_private)
         elif decision.kind == "ask":
             # In a thread: input that never ends must not keep Ctrl-C from working.
@@ -166,10 +176,10 @@ class Shell:
         if text.startswith("@") and not self.runner.resolves(text.split()[0]):
             return InputDecision("ask", text)  # a category or a file, and not a misspelled command
         metas = COMMANDS.keys() | ALIASES
-        first = text.split(maxsplit=1)[0] if text else ""
-        if first.startswith("/") and first[1:] not in metas and _exists(first):
-            return InputDecision("shell", text)  # bash says what is wrong with a folder as a command
-        return classify_input(line, resolves=self.runner.resolves, metas=metas, names=names)
+        known = decide_by_habit(
+            text, metas=metas, folder=self.runner.cwd, has_jobs=bool(self.runner.jobs), last=self._last
+        )
+        return known or classify_input(line, resolves=self.runner.resolves, metas=metas, names=names)
 
     def _names(self) -> Iterable[str]:
         return itertools.chain(self.runner.names, self.runner.programs())
@@ -197,9 +207,3 @@ class Shell:
     def complete(self, text: str) -> Iterable[Suggestion]:
         """Returns the completions of a line that is being typed."""
         return complete(self.workplace, text)
-
-
-def _exists(path: str) -> bool:
-    with suppress(OSError, ValueError):  # too long, or no valid path
-        return Path(path).exists()
-    return False

@@ -13,8 +13,8 @@ This is a turn. Several of them always wait in channel 0, each with its own rand
 `start.bash`) does the following:
 
 1. It writes the nonce to the terminal. All output of the previous line comes before it.
-2. It reports the status of the previous line, the directory, the stopped jobs, the functions, the aliases
-   and the exported variables. The report begins and ends with the nonce.
+2. It reports the status of the previous line, the directory, the stopped and the running jobs, the
+   functions, the aliases and the exported variables. The report begins and ends with the nonce.
 3. It waits in channel 1 for `run NONCE` and a text, and acknowledges them.
 
 Then bash evaluates the text at its top level, with the terminal as input, output and errors. A line can end
@@ -93,6 +93,8 @@ class Report:
     """None if bash could not name it."""
     stopped: Sequence[str]
     """The first words of the stopped jobs."""
+    running: Sequence[str]
+    """The first words of the background jobs that run."""
     functions: frozenset[str]
     aliases: Mapping[str, str]
     environ: Mapping[str, str]
@@ -144,7 +146,7 @@ class Notes:
 
 
 def _report(nonce: str, fields: bytes) -> Report:
-    status, cwd, stopped, functions, rest = fields.split(b"\0", 4)
+    status, cwd, stopped, running, functions, rest = fields.split(b"\0", 5)
     aliases, _, variables = (b"\0" + rest).partition(b"\0\0")
     folder = os.fsdecode(cwd.removesuffix(b"\n"))
     return Report(
@@ -152,6 +154,7 @@ def _report(nonce: str, fields: bytes) -> Report:
         status=int(status),
         cwd=Path(folder) if folder.startswith("/") else None,
         stopped=stopped.decode("utf-8", "replace").splitlines(),
+        running=running.decode("utf-8", "replace").splitlines(),
         functions=frozenset(
             name for name in functions.decode("utf-8", "replace").split("\n") if not name.startswith(_OURS)
         )

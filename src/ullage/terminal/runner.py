@@ -86,6 +86,7 @@ class Runner:
         self._functions: Set[str] = frozenset()
         self._aliases: Mapping[str, str] = {}
         self._stopped: Sequence[str] = ()
+        self._running: Sequence[str] = ()
         self._startup = None if startup is None else Path(startup).expanduser()
         self._reads_input = reads_input
         self._limit = limit
@@ -122,6 +123,11 @@ class Runner:
     def stopped(self) -> Sequence[str]:
         """The programs of the jobs that were stopped when the last line ended; the end of bash ends them."""
         return self._stopped
+
+    @property
+    def jobs(self) -> Sequence[str]:
+        """The programs of the jobs that ran or were stopped when the last line ended."""
+        return [*self._running, *self._stopped]
 
     @property
     def shadows(self) -> Mapping[str, str | None]:
@@ -292,7 +298,7 @@ class Runner:
     def _learn(self, report: Report) -> None:
         self._cwd = report.cwd or self._cwd
         self._functions, self._aliases = report.functions, report.aliases
-        self._stopped = report.stopped
+        self._stopped, self._running = report.stopped, report.running
         odd = {name: value for name, value in self._environ.items() if not _NAME.fullmatch(name)}
         self._environ = {**odd, **report.environ}
 

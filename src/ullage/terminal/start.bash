@@ -30,6 +30,8 @@ __ullage_turn() {
     \builtin printf '\0'
     \builtin compgen -A stopped
     \builtin printf '\0'
+    \builtin compgen -A running
+    \builtin printf '\0'
     \builtin compgen -A function
     \builtin printf '\0'
     if \builtin shopt -q expand_aliases; then
