@@ -52,7 +52,7 @@ class Chosen(Screen):
     def is_interactive(self) -> bool:
         return self.is_there
 
-    def line(self, question: str) -> str:  # noqa: ARG002 - what it overrides has it
+    def line(self, question: str, **_: object) -> str:  # noqa: ARG002 - what it overrides has it
         return self.typed
 
     def ask(

@@ -41,6 +41,7 @@ SCRIPTS = {
     "suggest two": Script(body=answered("Look:\n\nCMD: echo one\nCMD: echo two\n")),
     "suggest a pause": Script(body=answered("Wait:\n\nCMD: echo be''gun; sleep 1\n")),
     "suggest a deletion": Script(body=answered("Away:\n\nCMD: rm -rf old\n")),
+    "suggest a deletion and more": Script(body=answered("Away:\n\nCMD: rm -rf old\nCMD: echo after\n")),
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
     "trickle": Script(body=answered("Seven boats are at the quay. " * 3_000), piece=60, pause=0.004),
     "break off": Script(body=STALLING, cut_at=STALLING.index(b"boats.")),
@@ -427,6 +428,18 @@ def test_ctrl_c_at_an_offer_stops_the_rest_and_nothing_is_sent(tmp_path: Path) -
         assert "[command skipped by the user] echo two" in sent
 
 
+def test_ctrl_c_in_place_of_the_word_stops_the_rest_too(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.type("?suggest a deletion and more")
+        terminal.wait("$ rm -rf old\n  [r] run")
+        terminal.press("r")
+        terminal.wait("type yes to run it")
+        terminal.press(CTRL_C)
+        assert "$ echo after" not in terminal.done()
+    assert (tmp_path / "old").exists()
+
+
 def test_an_empty_line_that_is_typed_meanwhile_stops_the_follow_ups(tmp_path: Path) -> None:
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.type("?suggest a pause")
@@ -490,6 +503,18 @@ def test_leaving_tells_once_of_stopped_jobs(tmp_path: Path) -> None:
         assert terminal.do("echo st''ay") == "stay"
         assert "leave again" in terminal.do(":quit")
         assert terminal.leave() == 0
+
+
+def test_wait_waits_for_a_job(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("until test -e go; do sleep 0.02; done &")
+        terminal.type("wait; echo wai''ted")
+        terminal.wait("$ wait")
+        (tmp_path / "go").touch()
+        assert "waited" in terminal.done()
+        terminal.do("sleep 0.1 &")
+        terminal.do("wait")
+        assert not questions(player)
 
 
 def test_the_first_prompt_has_the_folder_before_bash_is_open(tmp_path: Path) -> None:

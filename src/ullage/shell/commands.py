@@ -227,6 +227,8 @@ async def _compact(workplace: Workplace, _: str) -> None:
     saved = await patiently(workplace.chat.context.compact)
     workplace.screen.dim(
         f"{_plural(saved, 'token')} saved; :history marks the trimmed turns, :recall shows their text"
+        if saved
+        else "nothing can be trimmed yet"
     )
 
 

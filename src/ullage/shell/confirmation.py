@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ullage.safety import classify
 from ullage.session.allowances import COMMAND, allows_command, keep_allowance, project_of
 from ullage.shell.approval import approve, fold
+from ullage.shell.interrupts import leave, nothing
 from ullage.shell.screen import NO, YES
 from ullage.text import show_hidden
 
@@ -102,7 +103,9 @@ def offer_command(
         )
         if chosen == RUN and verdict.kind == "destructive":
             # A destructive command cannot be taken back, and a single key is easily pressed by mistake.
-            chosen = RUN if screen.line(f"  type {CONFIRMED} to run it → ") == CONFIRMED else refuse or SKIP
+            stop = leave if refuse is None else nothing
+            typed = screen.line(f"  type {CONFIRMED} to run it → ", is_stopped=stop)
+            chosen = RUN if typed == CONFIRMED else refuse or SKIP
     if chosen == FOR_GOOD:
         keep_allowance(preferences, COMMAND, command, str(folder), str(project_of(folder)))
     elif chosen == GRANT and granted is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError
-from ullage.shell.interrupts import leave, on_press
+from ullage.shell.interrupts import leave, nothing, on_press
 from ullage.shell.output import WIDEST, size, write
 from ullage.text import mark_unsafe
 
@@ -166,11 +166,11 @@ class Screen:
             raise KeyboardInterrupt
         return chosen
 
-    def line(self, question: str, default: str = "") -> str:
+    def line(self, question: str, default: str = "", *, is_stopped: Callable[[], None] = nothing) -> str:
         """Asks the user for a line; returns an empty text after Ctrl-C or Ctrl-D, or if there is no terminal.
 
-        `default` is the result of Enter alone. Keys that were pressed before the question appeared are
-        discarded.
+        `default` is the result of Enter alone, and `is_stopped` is called after Ctrl-C. Keys that were pressed
+        before the question appeared are discarded.
         """
         if not self.is_interactive:
             return ""
@@ -185,6 +185,7 @@ class Screen:
                 return typed.strip() or (default if typed else "")
         except KeyboardInterrupt:
             write(self.console.file, "\n")
+            is_stopped()
             return ""
 
     def _drawn(self, question: str, choices: Mapping[str, str], default: str | None) -> str:
