@@ -169,8 +169,8 @@ class Screen:
     def line(self, question: str, default: str = "", *, is_stopped: Callable[[], None] = nothing) -> str:
         """Asks the user for a line; returns an empty text after Ctrl-C or Ctrl-D, or if there is no terminal.
 
-        `default` is the result of Enter alone, and `is_stopped` is called after Ctrl-C. Keys that were pressed
-        before the question appeared are discarded.
+        `default` is the result of Enter alone, and `is_stopped` is called after Ctrl-C. Keys that were
+        pressed before the question appeared are discarded.
         """
         if not self.is_interactive:
             return ""
