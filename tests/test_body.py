@@ -266,6 +266,17 @@ def test_a_body_of_claude_on_bedrock_is_fitted_as_on_anthropic_s_own_api() -> No
     assert window.fit(wrapped).body == done.body
 
 
+def test_a_question_behind_results_costs_the_same_in_the_body_as_in_its_messages() -> None:
+    body = anthropic_loop(1)
+    results = {"role": "user", "content": body["messages"][-2]["content"][:1]}
+    for words in range(1, 20):
+        asked = {"role": "user", "content": "which bird " * words}
+        whole = {**body, "messages": [*body["messages"][:-2], results, asked]}
+        counted = ullage.count_request(whole, "anthropic.messages")
+        done = ullage.fit_request(whole, "anthropic.messages", limit=counted.ceiling)
+        assert (done.count.tokens, done.count.ceiling) == (counted.tokens, counted.ceiling)
+
+
 def test_reasoning_goes_with_its_call() -> None:
     done = ullage.fit_request(
         responses_loop(20),

@@ -107,6 +107,18 @@ def test_costs_add_up_to_the_count() -> None:
     assert counter.request([TOOL]).ceiling >= once.ceiling  # the text is not known: no less
 
 
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", "command-r", None])
+def test_a_member_that_costs_nothing_changes_no_count(model: str | None) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    for words in range(1, 60):
+        message = {"role": "user", "content": "a bird " * words}
+        plain = ullage.count([message], model)
+        assert ullage.count([{**message, "id": "m-1", "name": None}], model) == plain
+        assert ullage.count([{**message, "content": Text(message["content"])}], model) == plain
+
+
 def test_the_breakdown_sums_up_and_knows_the_digest() -> None:
     system = f"Be brief.\n\n{DIGEST_OPEN}\nport = 8080\n{DIGEST_CLOSE}"
     counted = ullage.count([{"role": "system", "content": system}, USER], tools=[TOOL], model="gpt-4o")

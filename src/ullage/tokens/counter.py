@@ -110,6 +110,10 @@ class Counter:
         calls = calls_of(message)
         if calls:
             tokens, ceiling = _plus(tokens, ceiling, self._calls(calls, framing))
+        elif isinstance(content, str):
+            # In one sum, as above: members that cost nothing must not change the count.
+            bare, framed = self._cost(content, 0), self._cost(content, framing)
+            tokens, ceiling = tokens + framing, ceiling - bare.ceiling + framed.ceiling
         else:
             tokens, ceiling = tokens + framing, ceiling + math.ceil(framing * self._margin)
         return Cost(tokens, ceiling)
