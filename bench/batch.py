@@ -7,13 +7,16 @@
 The conversations are made from a fixed seed: 2 to 20 messages of 10 to 120 words. Every engine reads the same
 file and writes its results with `-o`, and all results are compared byte for byte. Seconds are those of the
 whole command, start included, so that the first row shows what a start costs; all engines run one after the
-other on the same machine. `x` is the time a conversation takes, compared with the first row of that engine.
+other on the same machine. `CPU` is the computing time of the command and its processes in microseconds a
+conversation: unlike the seconds it hardly depends on what else the machine does. `x` compares it with the
+first row of that engine, so it shows how the cost grows. The processes of Ray are not all counted.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -43,7 +46,10 @@ def main() -> dict[str, Any]:
     engines = {name: options for name, options in ENGINES.items() if name != "Ray" or is_there("ray")}
     sizes = (*SIZES, LARGE) if os.environ.get("ULLAGE_LARGE") else SIZES
     figures: dict[str, Any] = {name: {} for name in engines}
-    print(f"{'conversations':>13} {'engine':12} {'seconds':>8} {'a second':>9} {'MB/s':>6} {'x':>5}")
+    first: dict[str, float] = {}
+    print(
+        f"{'conversations':>13} {'engine':12} {'seconds':>8} {'a second':>9} {'MB/s':>6} {'CPU':>6} {'x':>5}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             given = Path(folder) / f"{size}.jsonl"
@@ -51,14 +57,13 @@ def main() -> dict[str, Any]:
             results = set()
             for name, options in engines.items():
                 out = Path(folder) / "results.jsonl"
-                seconds = run(given, out, options)
+                seconds, computed = run(given, out, options)
                 results.add(digest(out))
                 figures[name][str(size)] = round(size / seconds)
-                first = SIZES[0] / figures[name][str(SIZES[0])] / SIZES[0]
-                megabytes = given.stat().st_size / 1e6 / seconds
+                each, megabytes = computed / size, given.stat().st_size / 1e6 / seconds
                 print(
                     f"{size:>13,} {name:12} {seconds:>8.1f} {size / seconds:>9,.0f} {megabytes:>6.1f} "
-                    f"{seconds / size / first:>5.2f}",
+                    f"{each * 1e6:>6.0f} {each / first.setdefault(name, each):>5.2f}",
                     flush=True,
                 )
             if len(results) != 1:
@@ -69,15 +74,21 @@ def main() -> dict[str, Any]:
     return figures
 
 
-def run(given: Path, out: Path, options: tuple[str, ...]) -> float:
-    """The seconds of the whole command."""
-    begin = time.perf_counter()
+def run(given: Path, out: Path, options: tuple[str, ...]) -> tuple[float, float]:
+    """The seconds of the whole command, and those that it and its processes have computed."""
+    begin, before = time.perf_counter(), computed_by_children()
     done = subprocess.run(
         [PROGRAM, *COMMAND, str(given), "-o", str(out), *options], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, computed_by_children() - before
+
+
+def computed_by_children() -> float:
+    """The computing time of all processes that this one has started and that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def digest(path: Path) -> bytes:
