@@ -340,6 +340,12 @@ def test_what_stands_between_two_marked_words_is_not_marked() -> None:
     assert "cask_7" in found
 
 
+def test_a_plain_word_that_is_marked_stays_in_its_sentence() -> None:
+    said = "The `match` of a **boat** calls `find_cask` in `casks` behind `return`."
+    found = find(Taken("assistant", said, 1))
+    assert [value for _, _, _, value in found] == [said, "find_cask", "find_cask"]
+
+
 def test_tags_are_no_paths() -> None:
     page = '<!DOCTYPE html PUBLIC "-//W3C//DTD">\n<title>Boats</title>\n<a href="/boats/list.pl"></a>'
     assert words(f"{page}\nwc </etc/hosts") == ["/boats/list.pl", "/etc/hosts"]

@@ -229,6 +229,8 @@ def _from_assistant(text: str) -> list[Found]:
     found += [fact for fact in _from_speech(ASSISTANT, spoken) if fact[3] not in decisions]
     if "`" in text or "**" in text:
         marked = [clean(code or bold) for code, bold in _MARKED.findall(text[: 2 * READ_CHARS])[:16]]
+        # A plain word, such as `match` or `return`, says nothing without its sentence.
+        marked = [each for each in marked if not (each.isalpha() and each.islower())]
         found += [(Kind.MENTIONED, line, "" if " " in each else group_of(each), each) for each in marked]
     found += [(Kind.MENTIONED, line, group_of(word), word) for word in words(text)]
     return found
