@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import log
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -40,7 +40,7 @@ from ullage.fitting.talk import information, is_standing, subjects
 from ullage.fitting.values import SEPARATOR, VALUE_CHARS, head_of, tail_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["EMPTY", "STEADY", "Digest", "Fact", "Taken", "absorb", "expected", "parse", "task_block", "write"]
 
@@ -59,8 +59,8 @@ class Digest:
 
     task: str | None = None
     """The first user message, already shortened by the caller."""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    """The pool by value, the heaviest fact first; never changed, only replaced."""
+    facts: tuple[Fact, ...] = ()
+    """The pool, the heaviest fact first. No two facts have the same value."""
     written: tuple[str, ...] = ()
     """The quoted lines of the block as it was written last."""
     values: frozenset[str] = frozenset()
@@ -143,21 +143,21 @@ _SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
 def absorb(digest: Digest, taken: Sequence[Taken]) -> Digest:
     """Returns the digest with the facts of these messages added."""
-    pool = dict(digest.facts)
+    pool = {fact[1]: fact for fact in digest.facts}
     for message in taken:
         _note(pool, message)
         if len(pool) > 2 * MOST_FACTS:
-            pool = _ranked(pool)
+            pool = {fact[1]: fact for fact in _ranked(pool)}
     return replace(digest, facts=_ranked(pool))
 
 
-def _ranked(pool: dict[str, Fact]) -> dict[str, Fact]:
-    """Returns a pool with the heaviest fact first; without its lightest facts if it has too many."""
+def _ranked(pool: dict[str, Fact]) -> tuple[Fact, ...]:
+    """Returns the facts of a pool, the heaviest first; without the lightest ones if there are too many."""
     # Most of the pool is in order already, and a sort takes little time then.
     ranked = sorted(pool.values(), key=_weight, reverse=True)
     if len(ranked) > MOST_FACTS:
         del ranked[MOST_FACTS * 3 // 4 :]
-    return {fact[1]: fact for fact in ranked}
+    return tuple(ranked)
 
 
 def _note(pool: dict[str, Fact], message: Taken) -> None:
@@ -204,7 +204,7 @@ def write(
     task = _fitting_task(digest.task, room, count)
     if task is None:
         return "", replace(digest, written=(), values=frozenset())
-    ranked = list(digest.facts.values())
+    ranked: Sequence[Fact] = digest.facts
     if steady:
         continued = _continued(digest, task, ranked, room, count)
         if continued is not None:

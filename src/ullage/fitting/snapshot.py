@@ -110,13 +110,13 @@ def restore(
 
 
 def _plain_digest(digest: Digest) -> list[Any]:
-    facts = [[*fact[:6], int(fact[6])] for fact in digest.facts.values()]
+    facts = [[*fact[:6], int(fact[6])] for fact in digest.facts]
     return [digest.task, facts, digest.written, sorted(digest.values)]
 
 
 def _digest(plain: Sequence[Any]) -> Digest:
     task, facts, written, values = plain
-    pool = {fact[1]: (*fact[:6], _KINDS[fact[6]]) for fact in facts}
+    pool = tuple([(*fact[:6], _KINDS[fact[6]]) for fact in facts])
     return Digest(task, pool, tuple(written), frozenset(values))
 
 
