@@ -121,10 +121,12 @@ def _is_no_name(word: str) -> bool:
 
 def _is_choice(word: str) -> bool:
     """Returns True for words that a slash separates: "and/or", "Yes/No", `s/old/new`."""
-    parts = word.split("/")
-    if parts[0] == "s":
+    if word.startswith("s/"):
         return True
-    return all(part.isalpha() for part in parts) and (
+    if not word.replace("/", "").isalpha():  # most paths have a dot or a digit
+        return False
+    parts = word.split("/")
+    return all(map(str.isalpha, parts)) and (
         any(part.lower() in stop_words() for part in parts) or all(map(str.istitle, parts))
     )
 
@@ -135,7 +137,7 @@ def group_of(word: str) -> str:
         return ADDRESSES
     if "/" in word:
         return PATHS if word.lower() != word.upper() else ""
-    if _FILE.fullmatch(word) and not word[0].isdigit():
+    if "." in word and _FILE.fullmatch(word) and not word[0].isdigit():
         return FILES
     if _CODE.fullmatch(word) and ("_" in word or not _DIGIT.search(word)):
         return NAMES
@@ -151,15 +153,17 @@ def pairs(text: str) -> list[tuple[str, str]]:
     first: dict[tuple[str, str], None] = {}
     taken: dict[str, int] = {}
     for name, value in found:
+        number = taken.get(name, 0)
+        if number == ALIKE:  # a listing goes on with the same name
+            continue
         bare = value.rstrip(".:")
         if len(bare) > VALUE_CHARS or not bare or is_moment(bare):
             continue
         # `prefix=self.prefix` tells nothing, and the word in front of a colon may be no name.
         if bare.rpartition(".")[2] == name or name.lower() in stop_words():
             continue
-        number = taken[name] = taken.get(name, 0) + 1
-        if number <= ALIKE:
-            first[name, bare] = None
+        taken[name] = number + 1
+        first[name, bare] = None
     ranked = sorted(first, key=lambda pair: often[pair[0]] > ALIKE)
     return ranked[:MOST_PAIRS]
 

@@ -113,10 +113,11 @@ class Recall:
             self._read and (self._read > len(log) or log[self._read - 1] is not self._last)
         ):
             self._index, self._read = Index(), 0
-        for kind, place, *_ in log[max(self._read, first) :]:
+        for kind, place, _, _, _ in log[max(self._read, first) :]:
+            message = history[place]
             # Of a tool's output the digest tells, and the window may still hold a part of it.
-            if is_eviction(kind) and history[place]["role"] in {"user", "assistant"}:
-                self._index.add(place, own_words(history[place]))
+            if message["role"] in {"user", "assistant"} and is_eviction(kind):
+                self._index.add(place, own_words(message))
         self._read, self._last = len(log), log[-1]
         return self._index
 

@@ -120,6 +120,8 @@ def read_speech(text: str) -> list[Told]:
     found: list[Told] = []
     name = date = ""
     for number, line in enumerate(ends_of(text).split("\n")):
+        if not line:
+            continue
         at = 0
         if head := _DATE.match(line):
             date, at = head[1], head.end()

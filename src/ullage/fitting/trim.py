@@ -190,10 +190,10 @@ def _with_digest(draft: Draft) -> Draft:
     if draft.taken:
         digest = absorb(digest, sorted(draft.taken, key=lambda taken: taken.order))
     counter, limit = draft.options.counter, draft.options.limit
-    bare = draft.ceiling - draft.set_aside
-    room = min(draft.digest_room, limit - bare)
+    bare, most = draft.ceiling - draft.set_aside, draft.digest_room
+    room = min(most, limit - bare)
     place = _BlockPlace(draft.units, counter)
-    measure = draft.measure if draft.digest_room < STEADY else place.measure
+    measure = draft.measure if most < STEADY else place.measure
     while True:
         block, known = write(digest, room, measure, steady=draft.steady)
         units, added = place.put(block)
