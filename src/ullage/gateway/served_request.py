@@ -135,7 +135,7 @@ class ServedRequest:
             asyncio.get_running_loop().call_soon(self.lose)
 
     def whole(self) -> bytes | None:
-        """Returns the body if all of it has come and none was received before; otherwise None."""
+        """Returns the rest of the body, without waiting, if all of it has come; otherwise None."""
         if not self.is_whole or not self._has_news or self._connection.is_lost:
             return None
         return self._taken()
