@@ -383,7 +383,7 @@ def test_a_store_that_fails_ends_the_stream_and_is_told_by_the_state() -> None:
             while stream.event()[0] != "end":
                 pass
         answer = gateway.ask("/page/state")
-    assert (answer.status, b"closed" in answer.body) == (503, True)
+    assert (answer.status, b"cannot use its ledger" in answer.body) == (503, True)
 
 
 def test_failures_are_shown_as_they_ended() -> None:

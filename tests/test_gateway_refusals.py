@@ -9,7 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from tests.gateway import MODEL, priced, serving
+from tests.gateway import MODEL, chat, priced, serving
 from tests.player import Script, answered, playing, sent_json
 from tests.test_gateway import MESSAGE_STREAM, RESPONSE_STREAM
 
@@ -149,3 +149,22 @@ def test_a_whole_stream_is_read_by_the_sdk(name: str) -> None:
 
 def _api(name: str) -> str:
     return {"chat": "openai.chat", "responses": "openai.responses"}.get(name, "anthropic.messages")
+
+
+def test_a_store_that_fails_is_told_without_its_place_and_does_not_delay_the_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with playing(sent_json({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})) as player:
+        with serving(priced(player.url)) as gateway:
+            assert gateway.ask("/v1/chat/completions", chat("Where is the harbour?")).status == 200
+            gateway.kept.close()
+            answer = gateway.ask("/v1/chat/completions", chat("Where is the harbour?"))
+        assert answer.status == 503
+        assert answer.headers["x-should-retry"] == "true"
+        assert answer.json()["error"]["code"] == "ledger_unavailable"
+        assert "ullage.db" not in answer.body.decode()
+        assert len(player.requests) == 1
+    told = capfd.readouterr().err
+    assert "Traceback" not in told
+    assert f"ullage: request {answer.headers['x-ullage-request-id']}: " in told
+    assert "what was learned about the counts of servers is lost" in told

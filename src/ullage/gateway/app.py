@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ullage.broker.http import Transport
-from ullage.errors import UllageError
+from ullage.errors import StoreError, UllageError
 from ullage.gateway import relay
 from ullage.gateway.activity import Activity
 from ullage.gateway.asked_counts import AskedCounts
@@ -177,6 +177,8 @@ class App:
         except Refused as error:
             await self._refuse(error, request, api, outlet)
         except UllageError as error:
+            if isinstance(error, StoreError):
+                sys.stderr.write(f"ullage: request {request.id}: {error}\n")
             await self._refuse(refused(error, api), request, api, outlet)
         finally:
             if request.held:
@@ -199,7 +201,8 @@ class App:
         self.metrics.add("ullage_requests_total", api or "none", str(KINDS[error.kind].status))
         self._activity.refuse(request, api, error)
         if send.is_begun:  # only the bill failed, after the whole answer
-            sys.stderr.write(f"ullage: request {request.id}: {error.message}\n")
+            if error.kind != "store":  # that was written already, with its place
+                sys.stderr.write(f"ullage: request {request.id}: {error.message}\n")
             await relay.end(send)
             return
         made = answer(error, api, request.id)

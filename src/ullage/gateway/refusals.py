@@ -97,6 +97,9 @@ def kind_of_status(status: int) -> str:
     return STATUSES.get(status, "invalid" if status < 500 else "upstream")
 
 
+STORE_FAILED = "the gateway cannot use its ledger now: try again. Its owner finds the reason in its log"
+
+
 class Refused(Exception):  # noqa: N818 - an answer to the client, not a fault
     """A request is refused; `kind` is a row of `KINDS`."""
 
@@ -127,6 +130,8 @@ def refused(error: UllageError, api: ApiName | None) -> Refused:
     kind = next((kind for known, kind in ERRORS.items() if isinstance(error, known)), "set-up")
     if isinstance(error, ProviderError) and error.code == "timeout":
         kind = "late"
+    if isinstance(error, StoreError):  # its text has the place of the store
+        return Refused(kind, STORE_FAILED)
     if isinstance(error, KeyRefused) and error.reason in {"model", "limit", "policy"}:
         kind = "forbidden"
     return Refused(

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from dataclasses import replace
 from statistics import linear_regression
 from typing import TYPE_CHECKING
 
+from ullage.errors import StoreError
 from ullage.tokens import Cost, counter_for
 from ullage.tokens.calibration import (
     FEW,
@@ -98,9 +100,12 @@ class UpstreamCounts:
             self._shelf.learn(target, lambda _: history)
 
     def save_all(self) -> None:
-        """Writes all that was learned."""
-        for target in [*self._unsaved]:
-            self.save(target)
+        """Writes all that was learned; a store that cannot be used costs only that, so the end goes on."""
+        try:
+            for target in [*self._unsaved]:
+                self.save(target)
+        except StoreError as error:
+            sys.stderr.write(f"ullage: what was learned about the counts of servers is lost: {error}\n")
 
     def _history(self, target: Target) -> TargetHistory:
         return self._known.get(target) or TargetHistory.from_json(self._shelf.learned(target))
