@@ -468,6 +468,8 @@ def test_the_command_makes_lists_rotates_and_revokes(tmp_path: Path) -> None:
     [
         ["create", "x", "--dollars", "-1"],
         ["create", "x", "--expires", "soon"],
+        ["create", "x", "--expires", "0s"],
+        ["create", "x", "--expires", "999999999999d"],
         ["create", "x", "--largest-limit", "0"],
         ["create", "x", "--policy-fields", "all", "none"],
         ["create", "x", "--policy-fields", "trim_strategy"],

@@ -40,6 +40,8 @@ PERIODS = {"day": "a day", "month": "a month", "total": "in all"}
 """Field of Limits → its words."""
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 """Unit of a duration → its seconds."""
+LONGEST = 36_500 * SECONDS["d"]
+"""Seconds of the longest duration, a century; a date far beyond it could not be shown."""
 
 
 def _add_options_of_create(action: ArgumentParser) -> None:
@@ -73,7 +75,7 @@ def _add_options_of_create(action: ArgumentParser) -> None:
         metavar="FIELD",
         help="the rules of a trim that a request may set with x-ullage-policy, or none (default: all)",
     )
-    action.add_argument("--expires", type=_duration, metavar="TIME", help="ends after this time, such as 30d")
+    action.add_argument("--expires", type=_lifetime, metavar="TIME", help="ends after this time, such as 30d")
     action.add_argument("--recall", action="store_true", help="the model may search what was left out")
     action.add_argument("--admin", action="store_true", help="the key also opens the page of the gateway")
     _add_output_options(action)
@@ -120,7 +122,18 @@ def _duration(text: str) -> float:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: write 30m, 24h or 7d")
-    return float(found[1]) * SECONDS[found[2]]
+    seconds = float(found[1]) * SECONDS[found[2]]
+    if seconds > LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: write at most {LONGEST // SECONDS['d']:,}d")
+    return seconds
+
+
+def _lifetime(text: str) -> float:
+    """Returns the seconds for which a key is valid, more than none."""
+    seconds = _duration(text)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} ends the key at once: write a longer time, such as 30d")
+    return seconds
 
 
 def run(options: Namespace) -> int:
