@@ -7,9 +7,11 @@ programs; every other program of the vocabulary only notes that it was started.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
+import select
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -61,6 +63,119 @@ $(date¶+%F) $(git¶rev-parse¶HEAD) $(whoami) $(mark¶-l) bash¶-c¶'x' bash¶-
 """
 POISONS = tuple(_POISONS.split())
 """Pieces that are put into lines; ¶ is a blank or a line end, and ␤ a line end."""
+
+_COMMANDS = """
+%
+ls; %
+ls && %
+false || %
+% | wc
+ls | %
+ls & %
+(%)
+{ %; }
+if %; then ls; fi
+if false; then ls; else %; fi
+while %; do break; done
+for i in a; do %; done
+for ((i=0;i<1;i++)); do %; done
+case a in a) %;; esac
+case a in (a|b) % ;; esac
+f() { %; }; f
+f() ( % ); f
+! %
+time %
+2>/dev/null %
+</dev/null %
+x=1 %
+LC_ALL=C %
+ls # c␤%
+ls \\␤ -l␤%
+ls | sort| uniq -c␤%
+ls | wc > /dev/null␤%
+cat <<E␤a␤E␤%
+cat <<'E'␤$x `␤E␤%
+cat <<E | wc␤a␤E␤%
+cat <<E && %␤a␤E
+% <<E␤a␤E
+cat <<A <<B␤a␤A␤b␤B␤%
+[[ a =~ b ]] || %
+((1+1)); %
+a=(1 2); %
+x=$'a\\'b'; %
+echo 'a\\'; %
+echo a\\;b; %
+echo ${x//\\//-}; %
+echo "${x:-'}"; %
+echo ${y:-"}"}; %
+echo $((1<<2)); %
+echo $(case a in a) ls;; esac); %
+echo $(echo ')'); %
+echo a#b; %
+echo \\#; %
+echo \\\\␤%
+echo "x␤y"; %
+declare q=1; %
+exec 3>&1; %
+echo `echo a`;%
+while read l; do %; done <<< a
+coproc { %; }
+"""
+_WORDS = """
+echo @
+cat < @
+cat <<< @
+cat <<E␤ a @ b␤E
+x=@
+x=@ ls
+a=(1 @ 2)
+a[0]=@
+declare x=@
+[[ @ ]]
+[[ -n @ ]]
+[[ a == @ ]]
+[[ @ == a ]]
+[[ a =~ @ ]]
+[[ a < @ ]]
+[ a = @ ]
+test @
+case @ in a) ls;; esac
+case a in @) ls;; esac
+for i in a @ b; do ls; done
+while [ @ ]; do break; done
+(( @ ))
+echo a > @
+echo a 2> @
+printf '%s' @
+eval echo @
+f() { echo @; }; f
+echo @ | wc
+env A=@ ls
+find . -name @
+sed -n @ f
+timeout 1 echo @
+trap @ INT
+echo "x" @
+echo x@
+echo @x
+time echo @
+"""
+_MAKERS = """
+$(%) `%` "$(%)" "`%`" <(%) >(%) $(¶%¶) $(ls;%) $(ls␤%) "a¶$(%)" "$x¶$(%)" "$¶$(%)" $$$(%) $#$(%) \\\\$(%)
+'a'"$(%)"
+$(echo¶'$('¶;%) "$(echo¶"$(%)")" $(cat¶<<X␤a␤X␤%) -$(%) =$(%) ~/$(%)
+"""
+_AROUND = """
+@ "@" "a¶@" a@b \\a@ $x@ "$x¶@" 'a'@ $'a'@ {a,@} [@] *@* !(@) @(@|a) $(echo¶@) `echo¶@`
+${x#@} ${x%%@} ${x/@/b} ${x//a/@} ${x^@} ${x,,@} ${y:-@} ${y:=@} ${x:+@} ${y:?@} ${x:@} ${x:0:@}
+${a[@]} ${a[0]:-@} ${!a[*]}@ "${y:-@}" "${x#@}" $((@)) $((¶x+@¶)) $[@]
+"""
+LINES_AROUND = tuple(_COMMANDS.strip().split("\n"))
+"""Lines that run a command, which stands at `%`; ␤ is a line end."""
+LINES_WITH = tuple(_WORDS.strip().split("\n"))
+"""Lines with a word, which stands at `@`."""
+MAKERS, AROUND = tuple(_MAKERS.split()), tuple(_AROUND.split())
+"""Words that run a command at `%`, and words around a word at `@`; ¶ is a blank."""
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "x": "a[$(mark)]", "y": "", "USER": "bob", "TERM": "dumb", "HISTFILE": ""}
 # Values that are several words, for an expansion without quotation marks.
@@ -133,6 +248,7 @@ def mutate(chance: random.Random, lines: list[str]) -> str:
 def run(line: str, folder: Path, programs: Path, *, typed: bool) -> None:
     """Runs a line in bash, for a second at most; a typed line is read by an interactive bash."""
     bash = [shutil.which("bash") or "bash", "--norc", "--noprofile"]
+    closed, held = os.pipe()  # everything that the line starts holds one end, until it has ended
     process = subprocess.Popen(
         [*bash, "-i"] if typed else [*bash, "-c", line],
         cwd=folder,
@@ -141,11 +257,19 @@ def run(line: str, folder: Path, programs: Path, *, typed: bool) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        pass_fds=(held,),
     )
+    os.close(held)
     try:
         process.communicate(f"{line}\n".encode("utf-8", "replace") if typed else None, timeout=1)
+        ended = bool(select.select([closed], [], [], 1)[0])
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+        ended = False
+    finally:
+        os.close(closed)
+    if not ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
         process.wait()
 
 
@@ -177,3 +301,35 @@ def test_a_read_only_line_changes_nothing_and_starts_nothing(
             folder.mkdir()
             fill(folder)
     assert not wrong, "\n".join(f"{line!r}: {what}" for line, what in wrong[:20])
+
+
+def nest(chance: random.Random, depth: int) -> str:
+    """Returns a line that runs `mark` somewhere inside, or seems to."""
+    if depth == 0:
+        return chance.choice(("mark", "mark", "mark x", "mark <f", 'm""ark', "m\\ark", "mark|cat"))
+    inner = nest(chance, depth - 1)
+    if chance.random() < 0.5:
+        return chance.choice(LINES_AROUND).replace("%", inner)
+    word = chance.choice(MAKERS).replace("%", inner)
+    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+        word = chance.choice(AROUND).replace("@", word, 1)
+    return chance.choice(LINES_WITH).replace("@", word)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_context_hides_a_command(seed: int, tmp_path: Path, programs: Path) -> None:
+    chance = random.Random(f"{os.environ.get('ULLAGE_SEED', '')}{seed}")  # noqa: S311 - lines, not secrets
+    started = programs / "started"
+    started.unlink(missing_ok=True)
+    fill(tmp_path)
+    wrong = []
+    for _ in range(2 * LINES):
+        line = nest(chance, chance.choice((1, 2, 2, 3, 4))).replace("␤", "\n").replace("¶", " ")
+        if classify(line).kind != "read-only":
+            continue
+        for typed in (False, True):
+            run(line, tmp_path, programs, typed=typed)
+            if started.exists():
+                wrong.append(line)
+                started.unlink()
+    assert not wrong, "\n".join(map(repr, wrong[:20]))

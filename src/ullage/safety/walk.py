@@ -132,7 +132,7 @@ def _hidden(node: Node) -> Iterator[Verdict]:
     if node.type == "heredoc_body" and node.parent is not None and not document(node.parent)[1]:
         return
     text = source(node)
-    if node.is_named and _HIDDEN.search(text):
+    if node.is_named and (_HIDDEN.search(text) or (node.type == "regex" and re.search(r"[<>]\(", text))):
         yield Verdict("unknown", "a substitution here cannot be read", text)
 
 
@@ -321,6 +321,13 @@ def _quoted_code(node: Node, walk: _Walk) -> Iterator[Verdict]:
 
 def _test(node: Node, walk: _Walk) -> Iterator[Verdict]:
     yield from _quoted_code(node, walk)
+    # The grammar reads `[[ a<(x) ]]` as a comparison, and bash as a process substitution.
+    plain = [each for each in every(node) if each.type in ("process_substitution", *_QUOTED)]
+    seen = [(each.start_byte, each.end_byte) for each in plain]
+    for match in re.finditer(rb"[<>]\(", encoded(source(node))):
+        at = node.start_byte + match.start()
+        if not any(start <= at < end for start, end in seen):
+            yield Verdict("unknown", "a process substitution here cannot be read", source(node))
     for each in every(node):
         if each.type == "test_operator" and source(each) in ("-v", "-R"):
             name = each.next_named_sibling
@@ -365,6 +372,8 @@ def _expansion(node: Node, walk: _Walk) -> Iterator[Verdict]:
     if setting and table().special.fullmatch(setting[1]):
         yield Verdict("unknown", f"{setting[1]} changes what commands mean", text)
 
+
+_QUOTED = ("ansi_c_string", "raw_string", "string")
 
 VISITS: Mapping[str, Callable[[Node, _Walk], Iterator[Verdict]]] = {
     "command": _command,
