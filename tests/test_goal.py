@@ -363,6 +363,14 @@ def test_the_last_line_of_a_goal_has_the_first_line_of_its_summary_without_marks
     assert bench.out.getvalue().endswith("goal complete after 1 step: All seven boats.\n")
 
 
+def test_ctrl_c_at_the_first_question_begins_no_goal(make: Make, person: Any) -> None:
+    at = person(("Commands of this goal that only read:", "\x03"))
+    bench = make(script(DONE), screen=at.screen, confirm="always")
+    assert bench.pursue().reason == "stopped"
+    assert not bench.context.goal
+    assert not bench.provider.asked
+
+
 def test_ctrl_c_pauses_and_an_instruction_is_the_next_turn(make: Make, harbour: Path, person: Any) -> None:
     at = person(("paused", "i"), ("instruct> ", "count the masts\n"))
     bench = make(Slow(then=press_ctrl_c, more=[DONE]), screen=at.screen, confirm="destructive")

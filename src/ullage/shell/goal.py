@@ -193,7 +193,10 @@ class _Pursuit:
         """Runs steps until the goal ends or reaches a bound; returns the outcome."""
         if self._ahead()[1] is None and not self.chat.client.local and self.bounds.max_dollars is not None:
             self.screen.dim("the model's prices are unknown, so goal.max_dollars does not limit this goal")
-        self._offer_reading()
+        try:
+            self._offer_reading()
+        except KeyboardInterrupt:  # a key at the question: the user does not want the goal
+            return self._ended("stopped")
         while True:
             outcome = self._out_of_bounds() or await self._step()
             if outcome is not None:
@@ -305,11 +308,11 @@ class _Pursuit:
         if READ_ONLY not in ASKED[self.chat.settings.shell.confirm] or not self.screen.is_interactive:
             return
         choices = {YES: "run them unasked", NO: "ask about each"}
-        if self._ask("Commands of this goal that only read:", choices, refuse=NO, default=YES) == YES:
+        if self._ask("Commands of this goal that only read:", choices, refuse=None, default=YES) == YES:
             self._granted.add(READ_ONLY)
 
-    def _ask(self, question: str, choices: Mapping[str, str], *, refuse: str, default: str) -> str:
-        """Asks the user. The time until the answer does not count against the goal's minutes."""
+    def _ask(self, question: str, choices: Mapping[str, str], *, refuse: str | None, default: str) -> str:
+        """Asks the user, as `Screen.ask` does. The goal's minutes stop until the answer."""
         with self._waiting():
             return self.screen.ask(question, choices, refuse=refuse, default=default)
 
