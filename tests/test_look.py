@@ -225,11 +225,6 @@ def test_enter_runs_what_the_search_for_earlier_lines_has_found(tmp_path: Path) 
         assert terminal.do("echo thi''rd") == "third"
 
 
-def test_compacting_what_is_small_says_that_nothing_can_be_trimmed(tmp_path: Path) -> None:
-    with playing(play) as player, shell(tmp_path, player) as terminal:
-        assert terminal.do(":compact") == "nothing can be trimmed yet"
-
-
 def test_ctrl_x_ctrl_e_opens_the_line_in_the_editor(tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/fi/edi/; s/rst/ted/' \"$1\"\n")

@@ -309,6 +309,17 @@ def test_a_secret_is_masked_for_the_model_and_only_the_user_recalls_it(
     assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.glob("kept.db*"))
 
 
+def test_compacting_says_how_much_it_has_saved(make: Callable[..., Bench]) -> None:
+    bench = make(script(*["Seven. " * 200] * 4), budget=3_000)
+    for number in range(4):
+        act(bench, f"?question {number}")
+    before = bench.context.estimate_tokens()
+    shown = act(bench, ":compact")
+    saved = before - bench.context.estimate_tokens()
+    assert saved > 0
+    assert shown.startswith(f"{saved:,} tokens saved; :history marks")
+
+
 # Figures before a question is sent --------------------------------------------------------------------------
 
 

@@ -233,7 +233,7 @@ def test_the_conversation_is_shown_measured_taken_back_and_exported(tmp_path: Pa
 
         assert terminal.do(":undo") == "2 turns taken back"
         assert "another question" not in terminal.do(":history")
-        assert re.fullmatch(r"[\d,]+ tokens saved; .*", terminal.do(":compact"))
+        assert terminal.do(":compact") == "nothing can be trimmed yet"
         terminal.type(":reset")
         terminal.wait("empty this conversation of 2 turns?")
         terminal.press("\r")
