@@ -186,6 +186,19 @@ def test_untouched_items_are_the_very_objects_that_were_given(api: ApiName) -> N
     assert sum(f"heron-{step:02d}" in written for step in range(20)) >= 16, "the digest knows the others"
 
 
+@pytest.mark.parametrize("api", ["gemini", "bedrock.converse", "ollama.chat", "cohere.chat.v2"])
+def test_members_that_did_not_change_are_the_very_objects_in_a_body_that_is_written_as_a_whole(
+    api: ApiName,
+) -> None:
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+    body = wire.write(wire.read({**chat_loop(20), "tools": [tool]}, "openai.chat"), api)
+    done = ullage.fit_request(body, api, limit=LIMIT)
+    assert done.changed
+    others = body.keys() - {"messages", "contents", "system", "systemInstruction"}
+    assert others
+    assert all(done.body[name] is body[name] for name in others)
+
+
 @pytest.mark.parametrize("api", APIS)
 def test_requests_that_grow_keep_their_prefix_between_trims(api: ApiName) -> None:
     window, trims, changes, before = RequestWindow(api, limit=LIMIT), 0, 0, ""

@@ -294,7 +294,8 @@ class RequestWindow:
         patch = self._form_of(body).patch
         if not reading.items or patch is None:
             request = replace(reading.request, messages=tuple(fitted.messages))
-            return wire.write(request, self._api.name)
+            written = wire.write(request, self._api.name)
+            return {name: body[name] if body.get(name) == value else value for name, value in written.items()}
         kept = [
             Kept(message, None, None)
             if source is None
