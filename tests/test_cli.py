@@ -263,6 +263,10 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
 OPEN_CALL = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
 
 BAD: dict[str, tuple[str | bytes, str]] = {
+    "a list of requests": (
+        '[{"messages": [{"role": "user", "content": "x"}]}]',
+        "line 1: this is a list of requests: write one request a line",
+    ),
     "bad JSON": ('{"messages": [}', r"line 1: not JSON: Expecting value \(column 15\)"),
     "a line that ends too soon": ('{"messages": [{"role": "us\n', r"line 1: not JSON: Unterminated string"),
     "a bad document over lines": ('{\n"messages": [\n{"role" "user"}]}', r"line 3: not JSON: .*column 9"),

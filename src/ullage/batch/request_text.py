@@ -15,6 +15,10 @@ FOREIGN = {
     b"\xfe\xff": "this is UTF-16 text: save it as UTF-8",
     b"PK\x03\x04": "this is a zip archive: unpack it first",
 }
+BODY = frozenset({"messages", "contents", "input"})
+"""Members of which a request has one."""
+MESSAGE = frozenset({"role", "type"})
+"""Members of which a message or an item has one."""
 BOM = b"\xef\xbb\xbf"
 
 
@@ -53,10 +57,17 @@ def parse(data: bytes) -> dict[str, Any]:
     """Returns the request in a text; a list becomes its messages. Raises InputError for anything else."""
     value = _decoded(data)
     if isinstance(value, list):
+        if any(map(_is_request, value)):
+            raise InputError("this is a list of requests: write one request a line (jq -c '.[]' FILE)")
         return {"messages": value}
     if not isinstance(value, dict):
         raise InputError(f"a request must be an object or a list of messages, not {_kind(value)}")
     return value
+
+
+def _is_request(value: object) -> bool:
+    """Returns True if a member of a list is no message or item, but a whole request."""
+    return isinstance(value, dict) and MESSAGE.isdisjoint(value) and not BODY.isdisjoint(value)
 
 
 def _decoded(data: bytes) -> Any:
