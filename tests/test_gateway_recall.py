@@ -335,3 +335,39 @@ def test_a_policy_changes_how_a_request_is_fitted(header: str) -> None:
         answer = gateway.ask(PATHS["chat"], loop("chat"), headers={"x-ullage-policy": header})
     assert answer.status == 200
     assert player.requests[0].body != player.requests[1].body
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.5, "x", {"a": 1}])
+@pytest.mark.parametrize("api", PATHS)
+def test_a_history_of_a_wrong_type_is_left_to_the_upstream(api: str, value: Any) -> None:
+    field = "input" if api == "responses" else "messages"
+    refusing = sent_json({"error": {"message": "wrong"}}, 400)
+    with playing(refusing) as player, serving(player.url, recall=True) as gateway:
+        answer = gateway.ask(PATHS[api], {"model": MODEL, "max_tokens": 9, field: value})
+    assert answer.status == 400
+    assert isinstance(value, str) or player.requests[0].json()[field] == value
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": 5, "message": 5, "response": 5, "output": 5, "content": 5},
+        {"choices": [5], "output": [5], "content": [5], "output_index": [], "usage": 7},
+        {"type": "content_block_start", "index": {}, "choices": [{"delta": 5, "message": 5}]},
+        {"type": "message_start", "message": [1], "choices": [{"delta": {"tool_calls": 5}}]},
+    ],
+)
+def test_an_answer_of_another_form_is_an_error_and_never_a_fault(
+    api: str, odd: dict[str, Any], capfd: pytest.CaptureFixture[str], *, stream: bool
+) -> None:
+    body = b"data: %b\n\n" % orjson.dumps(odd)
+    script = Script(body=body) if stream else sent_json(odd)
+    with playing(script) as player, serving(player.url, recall=True) as gateway:
+        asked = {"model": MODEL, "max_tokens": 9, "stream": stream}
+        field = "input" if api == "responses" else "messages"
+        answer = gateway.ask(PATHS[api], {**asked, field: [{"role": "user", "content": "Hi"}]})
+    assert answer.status in {200, 502}
+    assert not stream or b"error" in answer.body
+    assert "Traceback" not in capfd.readouterr().err

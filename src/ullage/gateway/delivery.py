@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -49,10 +50,11 @@ async def deliver_whole(
     relay.check_whole(reply, body)
     if not outgoing.offers_recall or outgoing.is_translated or reply.status >= 400:
         return Delivered(body)
-    answer, calls, has_others = FILTERS[outgoing.api].split(_object(body))
-    if not calls and rounds.number == 1:
-        return Delivered(body)
-    answer["usage"] = rounds.add_usage(answer.get("usage"))
+    with _in_its_form():
+        answer, calls, has_others = FILTERS[outgoing.api].split(_object(body))
+        if not calls and rounds.number == 1:
+            return Delivered(body)
+        answer["usage"] = rounds.add_usage(answer.get("usage"))
     goes_on = bool(calls) and not has_others and not rounds.is_last
     return Delivered(orjson.dumps(answer), recalls=calls, goes_on=goes_on)
 
@@ -76,7 +78,9 @@ async def deliver_stream(
             tally.add(chunk)
             values = [value for frame in framer.feed(chunk) if (value := _object(frame.data))]
             has_failed = has_failed or any(map(_is_error, values))
-            await send_events(connection, api, (made for each in values for made in chosen.feed(each)))
+            with _in_its_form():
+                made = _encoded((made for each in values for made in chosen.feed(each)), api)
+            await relay.piece(connection.send, made)
     except (ProviderError, ContextOverflowError) as error:
         failure = refused(error, api)
     else:
@@ -98,9 +102,22 @@ async def deliver_stream(
 
 async def send_events(connection: ClientConnection, api: ApiName, made: Iterator[Mapping[str, Any]]) -> None:
     """Sends events to the client as one piece."""
-    await relay.piece(
-        connection.send, b"".join(encode_event(each, named=api != "openai.chat") for each in made)
-    )
+    await relay.piece(connection.send, _encoded(made, api))
+
+
+def _encoded(made: Iterator[Mapping[str, Any]], api: ApiName) -> bytes:
+    return b"".join(encode_event(each, named=api != "openai.chat") for each in made)
+
+
+@contextmanager
+def _in_its_form() -> Iterator[None]:
+    """Raises ProviderError if an answer has not the form of its API, so that it cannot be filtered."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ProviderError(
+            "the upstream's answer has not the form of its API: check its address", code="form", sent=True
+        ) from error
 
 
 def _is_error(value: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ sees neither the calls nor the results.
 from __future__ import annotations
 
 import asyncio
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from ullage.context import RECALL_TOOL, answer_recall
@@ -31,6 +32,12 @@ MOST_ROUNDS = 4
 """Most requests to the model for one request of a client."""
 SESSION = "removed"
 """The name of the only session in the journal that is searched."""
+KINDS: Mapping[str, tuple[type, ...]] = {
+    "messages": (list, NoneType),
+    "input": (list, str, NoneType),
+    "tools": (list, NoneType),
+}
+"""The types of the fields that the tool and the hidden turns are added to; each may be missing."""
 NOTHING = "error: nothing was removed from this conversation: all of it is in view"
 
 
@@ -45,10 +52,16 @@ class GatewayRecall:
     def is_offered(self, caller: Caller, body: Mapping[str, Any]) -> bool:
         """Returns True if the tool is added to a request.
 
-        A client with a tool of that name keeps its own, and a request for several answers gets none.
+        A client with a tool of that name keeps its own, and a request for several answers gets none. Neither
+        does one whose history or tools are no lists: the upstream refuses it in its own words.
         """
         may = self._is_open if caller.key is None else caller.key.may_recall
-        return may and body.get("n") in (None, 1) and not any(map(_is_named_recall, _tools(body)))
+        return (
+            may
+            and body.get("n") in (None, 1)
+            and all(isinstance(body.get(name), kinds) for name, kinds in KINDS.items())
+            and not any(map(_is_named_recall, _tools(body)))
+        )
 
     def extend(self, body: Mapping[str, Any], api: ApiName, identity: Identity) -> dict[str, Any]:
         """Returns a body with the tool, and with the hidden turns at their places."""
