@@ -564,7 +564,7 @@ def test_a_server_that_does_not_start_is_told_once_with_its_errors(tmp_path: Pat
     (tmp_path / "broken.py").write_text("import nosuchmodule\n")
     with playing(play) as player, shell(tmp_path, player) as terminal:
         shown = terminal.do(f":mcp connect tides {sys.executable} broken.py")
-        assert "The MCP server tides did not start: its process ended" in shown
+        assert shown.startswith("The MCP server tides did not start: its process ended\n")
         assert "    ModuleNotFoundError: No module named 'nosuchmodule'" in shown
         assert terminal.do("?how many") == TALK.replace("**", "")
         assert "tides: dead (its process ended)" in terminal.do(":mcp list")

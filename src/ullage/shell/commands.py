@@ -306,8 +306,11 @@ async def _mcp(workplace: Workplace, rest: str) -> None:
     action, _, more = rest.partition(" ")
     name, _, target = more.partition(" ")
     if action == "connect" and name:
-        async with waiting_for(workplace.screen, f"connecting to the MCP server {name}"):
-            await workplace.tools.connect(name, target, workplace.runner.environ)
+        try:
+            async with waiting_for(workplace.screen, f"connecting to the MCP server {name}"):
+                await workplace.tools.connect(name, target, workplace.runner.environ)
+        finally:
+            workplace.tools.tell_start(name)
         if not workplace.tools.is_connected(name):
             workplace.input.code = 1
             return

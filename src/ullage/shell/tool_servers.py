@@ -40,10 +40,7 @@ class ToolServers:
         if self._servers is None:
             self._servers = Servers(kept=self._keep)
         self._servers.allow(spec.name, allowed_tools(self._chat.kept.preferences, spec.target))
-        try:
-            await self._servers.connect(spec)
-        finally:
-            self._tell_start(spec.name)
+        await self._servers.connect(spec)
         self.send()
 
     async def disconnect(self, name: str) -> bool:
@@ -83,8 +80,8 @@ class ToolServers:
         if self._servers is not None:
             self._servers.always.discard(tool)
 
-    def _tell_start(self, name: str) -> None:
-        """Prints why a server did not start, with the last lines of its errors, and never again."""
+    def tell_start(self, name: str) -> None:
+        """Prints why a server did not start, if so, with the last lines of its errors; never again."""
         state = None if self._servers is None else self._servers.state(name)
         if state is None or state.state != "dead":
             return
