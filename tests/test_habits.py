@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ullage.shell.commands import COMMANDS
-from ullage.shell.habits import decide_by_habit
+from ullage.shell.loop import decide_by_habit
 
 if TYPE_CHECKING:
     from pathlib import Path

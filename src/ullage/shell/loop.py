@@ -15,7 +15,6 @@ from ullage.shell import question
 from ullage.shell.commands import ALIASES, BARE, COMMANDS, command_named
 from ullage.shell.completion import complete
 from ullage.shell.detached import run_detached
-from ullage.shell.habits import AGAIN, decide_by_habit
 from ullage.shell.interrupts import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
 from ullage.shell.project_tree import restore_tree
 from ullage.shell.remedies import error_text
@@ -24,7 +23,8 @@ from ullage.shell.workplace import Workplace
 from ullage.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
+    from pathlib import Path
 
     from ullage.session.chat import ChatSession
     from ullage.shell.prompt import Prompt, Suggestion
@@ -35,6 +35,9 @@ PRIVATE = "!!"
 """Begins a command whose output the model does not get. A leading blank does the same."""
 LEAVES = re.compile(r"(?:exit|logout)(?:[ \t]+(?P<status>\d+))?")
 """Commands that end bash; typed here, they end this shell, with the status that they name."""
+AGAIN = re.compile(r"(?P<before>[\w./-]+[ \t]+)?!!")
+"""Runs the last command again, also behind one word: `!!`, `sudo !!`."""
+_PATH = re.compile(r"(?:\.{1,2}|~)(?:/\S*)?")
 
 
 class Shell:
@@ -207,3 +210,38 @@ class Shell:
     def complete(self, text: str) -> Iterable[Suggestion]:
         """Returns the completions of a line that is being typed."""
         return complete(self.workplace, text)
+
+
+def decide_by_habit(
+    text: str, *, metas: Container[str], folder: Path, has_jobs: bool, last: str
+) -> InputDecision | None:
+    """Returns the decision about a line that means the same in every shell, or None for any other line.
+
+    These are comments, paths, `wait`, and the last command again (`!!`).
+
+    `metas` are the names of the shell's own commands, which may also begin with a slash. `has_jobs` is True
+    if bash has background jobs, and `last` is the command that ran last; it may be empty.
+    """
+    if text.startswith("#") and "\n" not in text:
+        return InputDecision("nothing", text)
+    if text == "wait" and has_jobs:
+        return InputDecision("shell", text)
+    if last and (again := AGAIN.fullmatch(text)):
+        line = f"{again['before'] or ''}{last}"
+        return InputDecision("shell", line, hint=f"$ {line}")
+    words = text.split(maxsplit=2)
+    if not words:
+        return None
+    is_meta = words[0][1:] in metas
+    is_path = _PATH.fullmatch(words[0]) or (
+        words[0].startswith("/") and not is_meta and _exists(folder / words[0])
+    )
+    if is_path and (len(words) == 1 or words[1].startswith("-")):
+        return InputDecision("shell", text)  # bash says what is wrong with it
+    return None
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError, ValueError):  # too long, or no valid path
+        return path.exists()
+    return False
