@@ -126,8 +126,13 @@ def test_an_agent_uses_a_gateway_that_runs_already(agent: str, tmp_path: Path) -
 WAITING = """\
 #!{python}
 import os, signal, sys, time
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-    signal.signal(number, lambda number, _: sys.exit(40 + number))
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+def leave(number, _):
+    for each in ENDING:  # a terminal that closes and `ullage run` both send the signal
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(40 + number)
+for number in ENDING:
+    signal.signal(number, leave)
 print(os.getpid(), flush=True)
 time.sleep(600)
 """

@@ -254,7 +254,11 @@ FILE = {"type": "file", "file": {"file_id": "file_1"}}
         ("bedrock.converse", asked(tools=(WEATHER,), tool_choice="none"), "tool_choice none"),
         ("bedrock.converse", asked(response_format={"type": "json_object"}), "response_format json_object"),
         ("bedrock.converse", wire.Request(messages=({"role": "user", "content": [ADDRESS]},)), "image_url"),
-        ("gemini", wire.Request(messages=({"role": "user", "content": [ADDRESS]},)), "without its type"),
+        (
+            "gemini",
+            wire.Request(messages=({"role": "user", "content": [ADDRESS]},)),
+            "does not show its media type",
+        ),
         ("gemini", wire.Request(messages=({"role": "user", "content": [FILE]},)), "file by its id"),
         ("gemini", asked(tools=({"type": "custom", "custom": {"name": "sh"}},)), "custom"),
         ("cohere.chat.v1", asked(tools=(WEATHER,)), "the schema of the parameter a"),
