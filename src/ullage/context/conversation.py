@@ -400,7 +400,8 @@ class Context:
         A lower `limit` applies to this request only; the history is read again for it.
         """
         most = None if limit is None else whole_number(limit, "limit", 1)
-        return self.renderer.render(system_prompt_override, checked_form(compress), most)
+        short = None if compress is None else checked_form(compress)
+        return self.renderer.render(system_prompt_override, short, most)
 
     def history(self, system_prompt_override: str | None = None) -> list[Message]:
         """Returns all messages, untrimmed."""
@@ -430,7 +431,8 @@ class Context:
 
     def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
         """Returns the count of a request now, before any trim."""
-        return self.renderer.count(system_prompt_override, checked_form(compress))
+        short = None if compress is None else checked_form(compress)
+        return self.renderer.count(system_prompt_override, short)
 
     def estimate_tokens(self) -> int:
         """Returns the estimate in tokens of a request now, before any trim."""

@@ -38,9 +38,9 @@ class Compress:
         whole_number(self.max_turn_chars, "max_turn_chars", 1)
 
 
-def checked_form(given: object) -> Compress | None:
-    """Returns a short form, or None; raises ConfigurationError for anything else."""
-    if given is None or isinstance(given, Compress):
+def checked_form(given: object) -> Compress:
+    """Returns a short form; raises ConfigurationError for anything else."""
+    if isinstance(given, Compress):
         return given
     raise ConfigurationError(f"compress must be a Compress, not {kind_of(given)}")
 
