@@ -46,6 +46,9 @@ class Script:
     """Seconds between two pieces."""
     silent: bool = False
     """Whether not even the status line is sent: the connection stays open and nothing comes."""
+    held_at: int | None = None
+    """After so many bytes of the body the rest waits for `released`; needs `piece`."""
+    released: threading.Event = field(default_factory=threading.Event, compare=False)
     stall_at: int | None = None
     """After so many bytes of the body nothing more comes, and the connection stays open."""
     cut_at: int | None = None
@@ -224,6 +227,8 @@ async def _send(script: Script, writer: asyncio.StreamWriter) -> None:
     end = min(n for n in (script.stall_at, script.cut_at, len(script.body)) if n is not None)
     size = script.piece or max(end, 1)
     for start in range(0, end, size):
+        if script.held_at is not None and start >= script.held_at:
+            await asyncio.to_thread(script.released.wait, PATIENCE)
         piece = script.body[start : min(start + size, end)]
         writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if script.framing == "chunked" else piece)
         await writer.drain()

@@ -35,6 +35,7 @@ LONG = "quay " * 3_000
 TALK = "Seven **boats** are at the quay."
 
 
+SLOW = answered("Slowly, one two three.")
 STALLING = answered("Seven boats.")
 SCRIPTS = {
     "suggest one": Script(body=answered("Look:\n\nCMD: echo sug''gested\n")),
@@ -45,7 +46,7 @@ SCRIPTS = {
     "stall": Script(body=STALLING, stall_at=STALLING.index(b"boats.")),
     "trickle": Script(body=answered("Seven boats are at the quay. " * 3_000), piece=60, pause=0.004),
     "break off": Script(body=STALLING, cut_at=STALLING.index(b"boats.")),
-    "be slow": Script(body=answered("Slowly, one two three."), piece=40, pause=0.02),
+    "be slow": Script(body=SLOW, piece=40, held_at=SLOW.index(b"one")),
     "mislead me": Script(body=answered("See \x1b]0;evil\x07 this.\n\nCMD: echo \x1b]0;evil\x07 x\n")),
     "refuse me": sent_json({"error": {"message": "Incorrect API key provided"}}, 401),
 }
@@ -143,11 +144,14 @@ def test_a_line_is_run_or_asked_and_the_user_can_tell_which(tmp_path: Path) -> N
 
 
 def test_an_answer_is_shown_as_it_comes(tmp_path: Path) -> None:
+    rest = SCRIPTS["be slow"].released
+    rest.clear()
     with playing(play) as player, shell(tmp_path, player) as terminal:
         terminal.type("?be slow")
         terminal.wait("Slowly,")
         assert "three" not in terminal.text
         terminal.press("echo la''ter\r")
+        rest.set()
         screen = terminal.wait("\nlater\n")
         asked, _, ran = screen.partition("\n")[2].partition("\n")
         assert screen.splitlines()[0].endswith("> ?be slow")
