@@ -9,7 +9,7 @@ import resource
 import socket
 import struct
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +206,8 @@ def raw(gateway: Gateway, data: bytes, *, half_close: bool = False) -> bytes:
     with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
         connection.sendall(data)
         if half_close:
-            connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the gateway may have closed the connection already
+                connection.shutdown(socket.SHUT_WR)
         answer = b""
         while piece := connection.recv(65_536):
             answer += piece
