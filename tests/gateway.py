@@ -99,7 +99,7 @@ def serving(
 
     `buffer` is the number of bytes that the system takes from it before a client reads; 0 for the default.
     """
-    table = any_model_at(upstream, window, {}) if isinstance(upstream, str) else upstream
+    table = any_model(upstream, window) if isinstance(upstream, str) else upstream
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.toml")
         file.write_text(config)
@@ -124,9 +124,20 @@ def serving(
                 listener.close()
 
 
+def any_model(url: str, window: int | None) -> dict[str, Upstream]:
+    """A table that sends every name to this address, however long a busy machine takes to connect."""
+    table = any_model_at(url, window, {})
+    return {
+        name: replace(
+            each, endpoint=replace(each.endpoint, timeouts=replace(each.endpoint.timeouts, connect=PATIENCE))
+        )
+        for name, each in table.items()
+    }
+
+
 def priced(url: str, window: int | None = 100_000) -> dict[str, Upstream]:
     """A table in which every model costs money, although its server is on this machine."""
-    table = any_model_at(url, window, {})
+    table = any_model(url, window)
     return {name: replace(each, endpoint=replace(each.endpoint, local=False)) for name, each in table.items()}
 
 
