@@ -13,7 +13,7 @@ import pytest
 
 from tests.gateway import serving
 from tests.player import Script, answered, playing
-from tests.world import BIN, PATIENCE, environment
+from tests.world import BIN, PATIENCE, environment, gone, until
 from ullage.gateway.agents import AGENTS, CLAIMED_WINDOW
 
 if TYPE_CHECKING:
@@ -174,6 +174,17 @@ def test_a_signal_ends_the_agent_first_and_nothing_stays(
     assert running.returncode == 40 + number, complaints
     with pytest.raises(ProcessLookupError):
         os.kill(agent, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
+def test_an_agent_ends_if_ullage_is_killed(tmp_path: Path) -> None:
+    with playing(Script()) as player:
+        running = launch(tmp_path, WAITING.format(python=sys.executable), "--upstream", player.url)
+        assert running.stdout is not None
+        agent = int(running.stdout.readline())
+        running.kill()
+        running.communicate(timeout=PATIENCE)  # the agent has the other ends of these pipes
+    assert until(lambda: gone(agent))
 
 
 def test_a_signal_that_is_ignored_stays_ignored_for_the_agent(tmp_path: Path) -> None:

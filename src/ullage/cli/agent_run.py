@@ -7,7 +7,9 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -37,6 +39,8 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 """Signals that the agent gets too."""
 OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 """Signals that a terminal sends to the agent itself."""
+END_WITH_PARENT = 1
+"""Linux's number of the setting (`PR_SET_PDEATHSIG`) that sends a process a signal when its parent ends."""
 HEALTH_SECONDS = 5.0
 """Seconds for a gateway that runs already to say so."""
 
@@ -138,9 +142,25 @@ async def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
 def _started(command: list[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
     """Starts a program. The event loop could do it too, but some loops stop ignoring signals in the child."""
     try:
-        return subprocess.Popen(command, env=environ)  # noqa: S603 - the program that the user names
+        return subprocess.Popen(  # noqa: S603 - the program that the user names
+            command,
+            env=environ,
+            preexec_fn=_end_with_parent(),  # noqa: PLW1509 - one call of the system, loaded before the fork
+        )
     except OSError as error:
         raise ConfigurationError(f"{command[0]} cannot be started: {error.strerror}") from error
+
+
+def _end_with_parent() -> Callable[[], object] | None:
+    """Returns what a new process calls so that it gets SIGTERM if this one is killed; None if not on Linux.
+
+    An agent without its gateway can do nothing, and nobody would know that it still runs.
+    """
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415 - needed here only
+
+    return partial(ctypes.CDLL(None).prctl, END_WITH_PARENT, int(signal.SIGTERM))
 
 
 @contextmanager
