@@ -127,6 +127,19 @@ def test_a_conversation_is_recognised_by_the_session_that_its_client_names(clien
         assert gateway.metric("ullage_conversations") == 2
 
 
+def test_a_cache_mark_that_moves_on_is_no_other_conversation() -> None:
+    headers = {"x-claude-code-session-id": "s1"}
+    marked = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
+    newest = {"role": "user", "content": marked}
+    first = {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    later = [first, {"role": "assistant", "content": "Ho"}, newest]
+    asked = {"model": CLAUDE, "max_tokens": 50}
+    with playing(sent_json({})) as player, serving(player.url, window=WINDOW) as gateway:
+        gateway.ask("/v1/messages", asked | {"messages": [newest]}, headers=headers)
+        gateway.ask("/v1/messages", asked | {"messages": later}, headers=headers)
+        assert gateway.metric("ullage_conversations") == 1
+
+
 def test_without_a_session_the_beginning_names_the_conversation() -> None:
     with playing(sent_json({})) as player, serving(player.url, window=WINDOW) as gateway:
         for texts in (("One", "Yes", "More"), ("One", "Yes", "More", "Fine", "On"), ("Two",)):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.errors import ContextOverflowError
 from ullage.fitting.body import RequestWindow
+from ullage.gateway.cache_marks import write_unmarked
 from ullage.gateway.fit_policy import POLICY
 from ullage.gateway.prefix import PrefixReuse
-from ullage.gateway.request import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,7 +95,7 @@ def identify(
     parts: list[Any] = [session, _first_messages(body.get(MESSAGES[api]))]
     if not session:
         parts += [body.get(name) for name in BEGINNING[api]]
-    name = hashlib.blake2b(write_json(parts), digest_size=16).hexdigest()
+    name = hashlib.blake2b(write_unmarked(parts), digest_size=16).hexdigest()
     return Identity(caller, target, limit, name, rules)
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.gateway.request import write_json
+from ullage.gateway.cache_marks import write_unmarked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,6 @@ MOST = 1_000
 """Most conversations whose hidden turns are kept; the one that was used longest ago is forgotten first."""
 MOST_TURNS = 200
 """Most hidden turns of a conversation; the oldest are forgotten first."""
-
-MARK = b'"cache_control"'
 
 
 class HiddenTurn(NamedTuple):
@@ -66,15 +64,5 @@ def _digests(items: Sequence[Any]) -> list[bytes]:
     """Returns the hash of each beginning of the items, from the empty one on; cache marks do not count."""
     digests = [b""]
     for item in items:
-        data = write_json(item)
-        if MARK in data:
-            data = write_json(_unmarked(item))
-        digests.append(hashlib.blake2b(digests[-1] + data, digest_size=16).digest())
+        digests.append(hashlib.blake2b(digests[-1] + write_unmarked(item), digest_size=16).digest())
     return digests
-
-
-def _unmarked(value: Any) -> Any:
-    """Returns a value without cache marks, which clients move from message to message."""
-    if isinstance(value, dict):
-        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
