@@ -162,6 +162,25 @@ def test_a_cap_covers_all_answers_that_a_request_asks_for(
         assert one.status == 200
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_tokens": 1, "max_completion_tokens": 50_000},
+        {"max_tokens": 50_000, "max_completion_tokens": 1},
+        {"max_tokens": 1, "max_completion_tokens": "50000"},
+        {"max_tokens": 1, "n_predict": 50_000},
+        {"max_tokens": 1, "n_predict": -1},
+    ],
+)
+def test_a_cap_covers_the_longest_answer_that_any_field_asks_for(
+    gateway: Gateway, player: Player, limits: dict[str, Any]
+) -> None:
+    _, secret = gateway.kept.keys.create("small", tokens=Limits(month=5_000))
+    answer = gateway.ask("/v1/chat/completions", {**ASKED, **limits}, headers=bearer(secret))
+    assert answer.json()["error"]["code"] == "insufficient_quota"
+    assert player.requests == []
+
+
 def test_a_rate_limit_says_when_to_come_back(gateway: Gateway) -> None:
     _, secret = gateway.kept.keys.create("slow", requests_a_minute=2)
     while time.time() % 60 > 50:  # all requests of the test belong to one minute

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ullage.target import ApiName
 
 FIELDS: Mapping[ApiName, tuple[str, ...]] = {
-    "openai.chat": ("max_completion_tokens", "max_tokens"),
+    "openai.chat": ("max_completion_tokens", "max_tokens", "n_predict"),
     "openai.responses": ("max_output_tokens",),
     "anthropic.messages": ("max_tokens",),
 }
-"""The fields of the longest answer, by API."""
+"""The fields of the longest answer, by API; `n_predict` is llama.cpp's own, and outranks the others there."""
 NO_LIMIT = 1_000_000_000
 """The limit of a model with an unknown window: the request is counted and not changed."""
 MOST_DIGITS = 9
@@ -32,19 +32,26 @@ one is still possible in a conversation that does not fill its window."""
 
 
 def requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
-    """Returns the longest answer that the client asks for; None if it sets no limit."""
-    given = [value for name in FIELDS[api] if (value := body.get(name)).__class__ is int and value > 0]
-    return min(given, default=None)
+    """Returns the longest answer that the client asks for; None if it sets no limit.
+
+    Of several fields the largest counts, because servers differ in the one that they obey. One that is no
+    positive number sets no limit: some servers take -1 for that.
+    """
+    given = [_number(body[name]) for name in FIELDS[api] if body.get(name) is not None]
+    return max(given) if given and min(given) > 0 else None
 
 
 def requested_answers(body: Mapping[str, Any], api: ApiName) -> int:
     """Returns the number of answers that a request asks for: `n` of chat completions, each of full length."""
-    if api != "openai.chat":
-        return 1
+    return max(1, _number(body.get("n"))) if api == "openai.chat" else 1
+
+
+def _number(value: Any) -> int:
+    """Returns a number of a request, 0 if it is none; some servers also take one in a text."""
     try:
-        return max(1, int(body.get("n") or 1))  # some servers also take a number in a text
+        return int(value)
     except (TypeError, ValueError, OverflowError):
-        return 1
+        return 0
 
 
 def asked_limit(header: str, key: GatewayKey | None) -> int | None:
