@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import tempfile
 from itertools import permutations
@@ -436,6 +437,31 @@ def test_advice_that_is_left_out_is_told_in_a_header() -> None:
         headers = gateway.ask("/v1/messages", body).headers
     assert headers["x-ullage-left-out"] == "metadata, context_management"
     assert headers["x-ullage-translated"] == "openai.chat"
+
+
+@pytest.mark.parametrize("server", ["messages", "responses"])
+def test_the_name_of_a_speaker_is_left_out_and_told(server: str) -> None:
+    body = {"model": MODEL, "messages": [{"role": "user", "name": "ann", "content": "Hi"}]}
+    with playing(Script(body=STREAMS[server]())) as player, serving(at(player.url, server)) as gateway:
+        headers = gateway.ask("/v1/chat/completions", body).headers
+        assert b"ann" not in player.requests[0].body
+    assert headers["x-ullage-left-out"] == "messages[].name"
+
+
+def test_ids_of_calls_stay_apart_where_some_characters_are_invalid() -> None:
+    ids = ("a.b", "a_b", "a:b")
+    calls = [
+        {"id": each, "type": "function", "function": {"name": "read", "arguments": "{}"}} for each in ids
+    ]
+    results = [{"role": "tool", "tool_call_id": each, "content": each} for each in ids]
+    assistant = {"role": "assistant", "tool_calls": calls}
+    messages = [{"role": "user", "content": "Hi"}, assistant, *results]
+    _, called, answered_calls = sent("chat", "messages", {"messages": messages, **TOOLS["chat"]})["messages"]
+    given = [block["id"] for block in called["content"]]
+    assert given[1] == "a_b"
+    assert len(set(given)) == 3
+    assert all(re.fullmatch("[a-zA-Z0-9_-]+", each) for each in given)
+    assert [block["tool_use_id"] for block in answered_calls["content"]] == given
 
 
 def test_a_tool_cannot_smuggle_a_header_into_the_answer() -> None:

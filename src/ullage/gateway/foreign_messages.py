@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -173,11 +174,20 @@ def _with_valid_ids(messages: Iterable[Message]) -> Iterator[Message]:
     """Yields the messages with ids of calls that this API takes."""
     for message in messages:
         if message["role"] == "tool":
-            yield {**message, "tool_call_id": INVALID_IN_ID.sub("_", message["tool_call_id"])}
+            yield {**message, "tool_call_id": _valid_id(message["tool_call_id"])}
         elif calls := message.get("tool_calls"):
-            yield {**message, "tool_calls": [{**c, "id": INVALID_IN_ID.sub("_", c["id"])} for c in calls]}
+            yield {**message, "tool_calls": [{**call, "id": _valid_id(call["id"])} for call in calls]}
         else:
             yield message
+
+
+def _valid_id(given: str) -> str:
+    """Returns an id that Anthropic takes; a changed one has a hash, so that no two become the same."""
+    valid = INVALID_IN_ID.sub("_", given)
+    if valid == given:
+        return given
+    digest = hashlib.blake2b(given.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+    return f"{valid}_{digest}"
 
 
 STEPS: Mapping[ApiName, tuple[Callable[[Iterable[Message]], Iterator[Message]], ...]] = {

@@ -74,8 +74,14 @@ def translate(body: Mapping[str, Any], source: ApiName, target: ApiName, model: 
         body=written,
         asked=body,
         names=adopted.names,
-        left_out=left_out + adopted.left_out,
+        left_out=left_out + adopted.left_out + _names(adopted.request),
     )
+
+
+def _names(request: wire.Request) -> tuple[str, ...]:
+    """Returns the field of the names of speakers, which only chat completions has, if a message has one."""
+    has_names = any(message["role"] != "tool" and message.get("name") for message in request.messages)
+    return ("messages[].name",) if has_names else ()
 
 
 def _effort(body: Mapping[str, Any], source: ApiName) -> Any:
