@@ -160,7 +160,13 @@ def test_a_port_in_use_is_told_with_what_to_do(tmp_path: Path) -> None:
         port = player.url.rpartition(":")[2]
         done = run(tmp_path, "serve", "--upstream", player.url, "--port", port)
     assert done.returncode == 2
-    assert "choose another with --port" in done.stderr
+    assert f"port {port} (Address already in use): choose another with --port" in done.stderr
+
+
+def test_a_port_that_cannot_exist_is_told_as_wrong_usage(tmp_path: Path) -> None:
+    done = run(tmp_path, "serve", "--upstream", "http://127.0.0.1:9", "--port", "65536")
+    assert done.returncode == 2
+    assert "--port: 65536 is more than 65535" in done.stderr
 
 
 def test_run_starts_an_agent_behind_a_gateway_and_leaves_nothing(tmp_path: Path) -> None:

@@ -33,11 +33,24 @@ examples:
 """
 
 
+HIGHEST_PORT = 65_535
+
+
+def _port_number(text: str) -> int:
+    """Returns the number of a port."""
+    from argparse import ArgumentTypeError  # noqa: PLC0415 - `ullage` alone needs no parser
+
+    number = whole_number(text)
+    if number > HIGHEST_PORT:
+        raise ArgumentTypeError(f"{text} is more than {HIGHEST_PORT}, the highest port")
+    return number
+
+
 def add_options(serve: ArgumentParser) -> None:
     """Adds the options of the command."""
     serve.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen on")
     serve.add_argument(
-        "--port", type=whole_number, metavar="N", help="the port to listen on; 0 for any (default: 8787)"
+        "--port", type=_port_number, metavar="N", help="the port to listen on; 0 for any (default: 8787)"
     )
     where = serve.add_mutually_exclusive_group()
     where.add_argument("--upstream", metavar="URL", help="the server that every model name goes to")

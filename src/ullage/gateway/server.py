@@ -199,8 +199,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         raise ConfigurationError(
-            f"cannot listen on {host} port {port} ({error.strerror or error}): choose another with --port"
+            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or with --host"
         ) from None
 
 
