@@ -448,6 +448,23 @@ def test_the_name_of_a_speaker_is_left_out_and_told(server: str) -> None:
     assert headers["x-ullage-left-out"] == "messages[].name"
 
 
+@pytest.mark.parametrize("server", ["chat", "responses"])
+def test_a_tool_that_a_search_has_found_and_a_document_are_said_in_words(server: str) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Boats lie here."}
+    document = {"type": "document", "title": "Harbours", "context": "From 1902.", "source": source}
+    found = [{"type": "tool_reference", "tool_name": "WebFetch"}]
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+    messages = [
+        {"role": "user", "content": [document]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": found}]},
+    ]
+    body = {"messages": messages, "max_tokens": 50, **TOOLS["messages"]}
+    text = orjson.dumps(sent("messages", server, body)).decode()
+    assert "Harbours\\n\\nFrom 1902.\\n\\nBoats lie here." in text
+    assert "The tool WebFetch can be called now." in text
+
+
 def test_ids_of_calls_stay_apart_where_some_characters_are_invalid() -> None:
     ids = ("a.b", "a_b", "a:b")
     calls = [

@@ -31,7 +31,7 @@ def adapt_messages(request: Request, target: ApiName) -> Request:
     cannot be said there."""
     for place, message in enumerate(request.messages):
         _check_parts(request, place, message, target)
-    messages: Iterable[Message] = map(_with_refusal_as_text, request.messages)
+    messages: Iterable[Message] = map(_with_plain_parts, map(_with_refusal_as_text, request.messages))
     for step in STEPS.get(target, ()):
         messages = step(messages)
     return replace(request, messages=tuple(messages))
@@ -71,6 +71,33 @@ def _with_refusal_as_text(message: Message) -> Message:
     if message.get("content") or not isinstance(refusal, str):
         return message
     return {**message, "content": refusal}
+
+
+def _with_plain_parts(message: Message) -> Message:
+    """Returns a message with words in place of the parts that only Anthropic's API has."""
+    content = message.get("content")
+    if not isinstance(content, list) or not any(part.get("type") in PLAIN for part in content):
+        return message
+    plain = [PLAIN[kind](part) if (kind := part.get("type")) in PLAIN else part for part in content]
+    return {**message, "content": plain}
+
+
+def _referred_tool(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the words for a tool that a search has found; its definition is among the tools."""
+    return text_part(f"The tool {part.get('tool_name')} can be called now.")
+
+
+def _quoted_document(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a document that is text, with its title and its context before the text."""
+    about = [part[name] for name in ("title", "context") if isinstance(part.get(name), str) and part[name]]
+    return text_part("\n\n".join([*about, str(part.get("text", ""))])) if about else part
+
+
+PLAIN: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+    "tool_reference": _referred_tool,
+    "document": _quoted_document,
+}
+"""The type of a part → what says it in the other APIs."""
 
 
 # The chat API
