@@ -181,6 +181,21 @@ def test_a_cap_covers_the_longest_answer_that_any_field_asks_for(
     assert player.requests == []
 
 
+@pytest.mark.parametrize("dearer", [{"service_tier": "priority"}, {"speed": "fast"}, {"inference_geo": "us"}])
+def test_a_service_that_costs_more_than_usual_is_not_booked_at_the_usual_price(
+    gateway: Gateway, player: Player, dearer: dict[str, str]
+) -> None:
+    _, capped = gateway.kept.keys.create("capped", dollars=Limits(day=Decimal(5)))
+    _, free = gateway.kept.keys.create("free")
+    refused = gateway.ask("/v1/chat/completions", ASKED | dearer, headers=bearer(capped))
+    assert "is unknown, so a cap cannot be checked" in refused.json()["error"]["message"]
+    assert player.requests == []
+    assert gateway.ask("/v1/chat/completions", ASKED | dearer, headers=bearer(free)).status == 200
+    ((account, entry),) = gateway.kept.book.entries()
+    assert account.model == f"{MODEL} ({next(iter(dearer.values()))})"
+    assert entry.cost is None
+
+
 def test_a_rate_limit_says_when_to_come_back(gateway: Gateway) -> None:
     _, secret = gateway.kept.keys.create("slow", requests_a_minute=2)
     while time.time() % 60 > 50:  # all requests of the test belong to one minute

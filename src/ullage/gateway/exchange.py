@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 REFUSALS = frozenset({400, 413, 422})
 """The statuses with which servers refuse a request that is too long."""
+DEARER: Mapping[str, str] = {"service_tier": "priority", "speed": "fast", "inference_geo": "us"}
+"""Field of a request → the value with which a provider charges more than the usual price of the model."""
 MOST_TRIES = 3
 """Most tries for a request that its upstream refuses as too long; each is fitted to what was learned."""
 
@@ -266,13 +268,23 @@ def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
     return Charge(
         session=f"gateway:{outgoing.identity.name}",
         project="",
-        model=upstream.billed_as or outgoing.model,
+        model=_billed_name(outgoing),
         target=outgoing.target,
         count=outgoing.count,
         most_output=None if outgoing.most_output is None else outgoing.most_output * answers,
         local=upstream.endpoint.local,
         key=caller.key,
     )
+
+
+def _billed_name(outgoing: Outgoing) -> str:
+    """Returns the name of the model on the bill; a dearer service has a name, and so prices, of its own."""
+    upstream = outgoing.upstream
+    name = upstream.billed_as or outgoing.model
+    if upstream.endpoint.local or outgoing.is_translated:  # a translation leaves these fields out
+        return name
+    dearer = [value for field, value in DEARER.items() if outgoing.asked.get(field) == value]
+    return f"{name} ({', '.join(dearer)})" if dearer else name
 
 
 def _ending(arrived: Arrived, settled: BookedCall | None) -> Ending:
