@@ -781,11 +781,41 @@ def test_a_question_is_answered_with_one_key(keys: list[str], told: list[str]) -
     close(child)
 
 
+def test_enter_after_a_key_does_not_answer_the_next_question() -> None:
+    asking = ASKING.replace("refuse=refuse", "refuse=refuse, default='r'")
+    child = pexpect.spawn(sys.executable, ["-c", asking], encoding="utf-8", timeout=PATIENCE, echo=False)
+    child.expect("ready ")
+    child.send("\n")
+    child.expect("Enter: run")
+    time.sleep(1)  # the user has read the question
+    child.send("s\r")
+    child.expect("chosen s")
+    child.expect("Enter: run")
+    time.sleep(1)  # in which the Enter would have answered it
+    child.send("S")
+    child.expect("chosen (.)")
+    assert child.match[1] == "s"
+    close(child)
+
+
+def test_a_chosen_label_is_not_broken_at_the_edge() -> None:
+    asking = ASKING.replace('"s": "skip"', '"s": "skip this one for now"')
+    child = pexpect.spawn(
+        sys.executable, ["-c", asking], encoding="utf-8", timeout=PATIENCE, echo=False, dimensions=(20, 45)
+    )
+    child.expect("ready ")
+    child.send("\n")
+    child.expect("→ ")
+    child.send("s")
+    child.expect_exact("\r\n  skip this one for now\r\n")
+    close(child)
+
+
 def test_on_a_narrow_screen_no_row_of_choices_begins_with_a_dot() -> None:
     screen = Screen(Console(file=io.StringIO(), width=40), keyboard=io.StringIO())
-    drawn = screen._drawn("run it?", {"r": "run", "e": "edit", "s": "skip"}, "s")
+    drawn, _ = screen._drawn("run it?", {"r": "run", "e": "edit", "s": "skip"}, "s")
     assert drawn.splitlines() == ["run it?", "  [r] run [e] edit [s] skip", "  Enter: skip → "]
-    assert "[s] skip · Enter: skip → " in screen._drawn("?", {"r": "run", "s": "skip"}, "s")
+    assert "[s] skip · Enter: skip → " in screen._drawn("?", {"r": "run", "s": "skip"}, "s")[0]
 
 
 def test_a_line_of_choices_ends_between_two_of_them() -> None:

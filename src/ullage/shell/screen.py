@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import select
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError
@@ -31,6 +33,12 @@ SYNONYMS: Mapping[str, str] = {"y": YES, "c": YES, "n": NO}
 """Key → the key that it stands for, if a question does not have it."""
 FOLLOWS = 0.15
 """Seconds within which the next key arrives if the user is typing a line."""
+ENTER_FOLLOWS = 0.3
+"""Seconds within which Enter arrives after a key if the user ends the answer with it."""
+UNREAD = 0.2
+"""Seconds in which nobody has read a question that has just appeared."""
+ENTER = frozenset({"\r", "\n"})
+"""What the Enter key sends."""
 
 
 class NoTerminal(UllageError):  # noqa: N818 - the same form as the other errors
@@ -158,10 +166,14 @@ class Screen:
         with keys(
             self.keyboard
         ) as handle:  # first, so that no key pressed after the question appears is lost
-            write(self.console.file, self._drawn(question, choices, default))
+            drawn, column = self._drawn(question, choices, default)
+            write(self.console.file, drawn)
             key = _pressed(handle, choices, default)
         chosen = refuse if key is None else key
-        write(self.console.file, f"{'^C' if chosen is None else mark_unsafe(choices[chosen])}\n")
+        label = "^C" if chosen is None else mark_unsafe(choices[chosen])
+        if column + len(label) > self.width:
+            label = f"\n  {label}"
+        write(self.console.file, f"{label}\n")
         if chosen is None:
             raise KeyboardInterrupt
         return chosen
@@ -188,8 +200,11 @@ class Screen:
             is_stopped()
             return ""
 
-    def _drawn(self, question: str, choices: Mapping[str, str], default: str | None) -> str:
-        """Draws the question, and below it the choices and the one that Enter takes, none of them broken."""
+    def _drawn(self, question: str, choices: Mapping[str, str], default: str | None) -> tuple[str, int]:
+        """Draws the question, and below it the choices and the one that Enter takes, none of them broken.
+
+        Also returns the column of the cursor.
+        """
         parts = [
             _styled(f" [{mark_unsafe(key)}] ", "cyan").append(mark_unsafe(label), style="none")
             for key, label in choices.items()
@@ -207,7 +222,7 @@ class Screen:
             column += part.cell_len
         with self.console.capture() as captured:
             self.console.print(text, end="", soft_wrap=True)
-        return captured.get()
+        return captured.get(), column
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -264,24 +279,42 @@ class _Harmless:
 def _pressed(handle: int, choices: Mapping[str, str], default: str | None) -> str | None:
     """Waits for the key of a choice; returns None after Escape, Ctrl-C or Ctrl-D, or if the terminal is gone.
 
-    Keys in quick succession are ignored: the user is typing a line and has not read the question.
+    Keys in quick succession are ignored: the user is typing a line and has not read the question. But Enter
+    after a key belongs to that key, as other programs ask for both: it must not answer the next question.
     """
+    shown = time.monotonic()
     while True:
-        try:
-            pressed = os.read(handle, 1_024).decode(errors="replace")
-            while select.select([handle], [], [], FOLLOWS)[0]:
-                pressed += (more := os.read(handle, 1_024).decode(errors="replace"))
-                if not more:
-                    return None
-        except OSError:
-            return None
+        pressed, since = _burst(handle)
         if pressed in {"", "\x1b"} or "\x03" in pressed or "\x04" in pressed:
             return None
-        if pressed in {"\r", "\n"} and default is not None:
+        if pressed in ENTER and default is not None:
             return default
+        if pressed[1:] in ENTER and since - shown >= UNREAD:
+            pressed = pressed[0]
         for key in (pressed, pressed.lower(), SYNONYMS.get(pressed.lower(), "")):
             if key in choices:
                 return key
+
+
+def _burst(handle: int) -> tuple[str, float]:
+    """Waits for a key; returns it with the keys that follow it quickly, and the time when it came.
+
+    The text is empty if the terminal is gone.
+    """
+    pressed, since = "", math.inf
+    with suppress(OSError):
+        while not pressed or select.select([handle], [], [], _pause_after(pressed))[0]:
+            more = os.read(handle, 1_024).decode(errors="replace")
+            if not more:
+                return "", since
+            pressed, since = pressed + more, min(since, time.monotonic())
+        return pressed, since
+    return "", since
+
+
+def _pause_after(pressed: str) -> float:
+    """Returns the seconds without a key after which no other key belongs to these."""
+    return FOLLOWS if pressed in ENTER else ENTER_FOLLOWS
 
 
 def _line(line: str, style: str) -> Text:
