@@ -11,7 +11,7 @@ import ullage
 from tests.player import Request, Script, answered, playing, sent_json
 from tests.terminal import opened
 from tests.world import environment
-from ullage.session.saved_talks import FOLLOW_UP
+from ullage.session.continuations import FOLLOW_UP
 
 GAUGE = "█·········"
 BOATS = "heron,420\ncurlew,96\ngannet,310\n"

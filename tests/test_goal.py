@@ -25,6 +25,8 @@ from tests.world import until
 from ullage import store
 from ullage.broker.events import Event, Finished, Text, ToolCall
 from ullage.errors import ConfigurationError, ProviderError
+from ullage.session import continuations
+from ullage.session.saved_talks import last_exchange, list_talks
 from ullage.shell import goal
 from ullage.shell.goal import GoalOutcome, pending
 from ullage.shell.screen import Screen
@@ -78,7 +80,7 @@ def test_a_goal_is_pursued_until_the_model_says_that_it_is_complete(make: Make) 
     assert bench.pursue() == GoalOutcome("complete", 2, "Seven boats.")
     assert bench.context.goal == ""
     first, second = bench.said()
-    assert first == goal.OPENING
+    assert first == goal.OPENING.format(goal=GOAL)
     assert second == "[exec output]\n$ cat boats\nseven\n[exit status 0]\n[end of exec output]\n\nGo on."
     assert all(GOAL in ask.messages[0]["content"] for ask in bench.provider.asked)
     shown = bench.out.getvalue()
@@ -86,6 +88,16 @@ def test_a_goal_is_pursued_until_the_model_says_that_it_is_complete(make: Make) 
     assert "step 2 of 25 · 220 of 200,000 tokens · $0.0007 of $1.00 · 0 of 30 min\n" in shown
     assert "goal complete after 2 steps: Seven boats." in shown
     assert list(bench.context.meter.slots) == [("gpt-4o", "goal")]
+
+
+def test_a_goal_keeps_the_users_words_when_it_is_over(make: Make, kept: Store) -> None:
+    bench = make(script("CMD: cat boats", DONE))
+    bench.pursue()
+    assert [talk.title.startswith(GOAL) for talk in list_talks(kept)] == [True]
+    last = last_exchange(kept, bench.context.session)
+    assert last is not None
+    assert last.question.startswith(f"{GOAL}\n")
+    assert last.answer == DONE
 
 
 def test_a_blocked_goal_ends_with_its_reason(make: Make) -> None:
@@ -107,9 +119,9 @@ def test_an_answer_that_does_nothing_is_reminded_and_the_third_in_a_row_is_block
     outcome = bench.pursue()
     assert (outcome.reason, outcome.steps) == ("blocked", 5)
     told = bench.said()
-    assert told[1] == goal.REMINDER
-    assert told[2].endswith(goal.GO_ON)
-    assert not told[2].endswith(goal.REMINDER)
+    assert told[1] == continuations.REMINDER
+    assert told[2].endswith(continuations.GO_ON)
+    assert not told[2].endswith(continuations.REMINDER)
     assert len(told) == 5
 
 
@@ -387,7 +399,7 @@ def test_ctrl_c_pauses_as_often_as_it_is_pressed(make: Make, harbour: Path, pers
     before = signal.getsignal(signal.SIGINT)
     outcome = bench.pursue()
     assert (outcome.reason, outcome.steps) == ("stopped", 3)
-    assert bench.said()[1] == goal.PAUSED
+    assert bench.said()[1] == continuations.PAUSED
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -450,7 +462,7 @@ def test_a_crash_leaves_the_goal_and_it_is_taken_up_again(make: Make) -> None:
     first = again.provider.asked[0].messages
     assert GOAL in first[0]["content"]
     assert "seven" in str(first)
-    assert first[-1]["content"] == goal.RESUMED
+    assert first[-1]["content"] == continuations.RESUMED
     assert pending(make(script()).shell.chat) == ""
 
 
@@ -481,7 +493,7 @@ def test_a_crash_within_a_call_is_taken_up_again(make: Make) -> None:
     called = [ToolCall("a", "dive", "{}"), Finished("tool_calls")]
     bench = make(ScriptedProvider([called]))
     bench.context.goal = GOAL
-    bench.context.append_user(goal.OPENING)
+    bench.context.append_user(goal.OPENING.format(goal=GOAL))
     bench.context.append(
         {
             "role": "assistant",

@@ -13,7 +13,8 @@ from tests.benches import Bench, answer, new_bench, script
 from ullage import store
 from ullage.broker.events import Finished, Reasoning, Text, ToolCall
 from ullage.errors import BudgetExceeded, ConfigurationError, ContextOverflowError, ProviderError
-from ullage.session.saved_talks import FOLLOW_UP, last_exchange
+from ullage.session.continuations import FOLLOW_UP
+from ullage.session.saved_talks import last_exchange
 from ullage.shell.question import unanswered
 from ullage.testing import SCRIPTED, ScriptedProvider
 

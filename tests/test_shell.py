@@ -23,7 +23,7 @@ from tests.player import Player, Request, Script, answered, playing, sent_json, 
 from tests.terminal import CTRL_C, CTRL_D, ENTER, PROGRAM, PROMPT, Terminal, opened
 from ullage import store
 from ullage.context import Context
-from ullage.session.saved_talks import FOLLOW_UP
+from ullage.session.continuations import FOLLOW_UP
 from ullage.shell.commands import COMMANDS
 from ullage.shell.spinner import FRAMES
 

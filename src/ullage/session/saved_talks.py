@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ullage.context.journal import Event
 from ullage.context.state import State, apply
 from ullage.messages import text_of
+from ullage.session.continuations import CONTINUATIONS
 from ullage.session.preferences import FOLDERS
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
     from ullage.store import Session, Store
 
-FOLLOW_UP = (
-    "The commands have run; their output is above. Go on: answer my question, or suggest the next command. "
-    "If nothing is left to do, say what came out."
-)
-"""The user turn with which the model gets the results of its commands."""
 MOST_FOLDERS = 1_000
 """Number of latest conversations whose folder is remembered."""
 NEAR = 50
@@ -104,7 +100,7 @@ def last_exchange(kept: Store, session: str) -> SavedExchange | None:
         if message["role"] == "user":
             content = message.get("content")
             words = text_of(content[quoted:] if isinstance(content, str | list) else content).strip()
-            if words and words != FOLLOW_UP:
+            if words and words not in CONTINUATIONS:
                 question, answer = words, ""
         elif message["role"] == "assistant":
             answer = text_of(message.get("content")) or answer

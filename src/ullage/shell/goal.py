@@ -22,6 +22,7 @@ from ullage.categories import GOAL
 from ullage.cost.prices import cost_of, prices_of
 from ullage.errors import ConfigurationError, UllageError
 from ullage.patience import patiently
+from ullage.session.continuations import GO_ON, PAUSED, REMINDER, RESUMED
 from ullage.shell.answer import AnswerProgress
 from ullage.shell.confirmation import ASKED, FOR_GOOD, GRANT, PAUSE, RUN, SKIP, SKIPPED
 from ullage.shell.directives import MARK, commands_in, ending_in
@@ -43,15 +44,10 @@ _MARKS = re.compile(r"\*\*|__|`")
 PATIENCE = 3
 """Number of answers in a row without a command or a tool call after which the goal counts as blocked."""
 
-OPENING = f'Begin: a short plan, then the first step. Each command is a line that begins with "{MARK}".'
-GO_ON = "Go on."
-REMINDER = (
-    "Your last answer had no command and no end. Write the next command on a line that begins with "
-    f'"{MARK}", or "GOAL: complete" or "GOAL: blocked" on a line of its own, outside code blocks and '
-    "quotations."
-)
-RESUMED = "You were interrupted here. See what has been done of the goal so far, and go on."
-PAUSED = "The user paused you here; no command of your last answer was run. Go on."
+OPENING = f"""{{goal}}
+
+Begin: a short plan, then the first step. Each command is a line that begins with "{MARK}"."""
+"""The first user turn of a goal. It has the user's words, which stay when the goal is over."""
 NOT_RUN = "[command not run, as the user paused before it] {}"
 
 READ_ONLY = "read-only"
@@ -148,7 +144,7 @@ async def pursue(
             await _set_goal(workplace.chat, text)
         context.pursuing = True
         try:
-            pursuit = _Pursuit(workplace, OPENING if text else RESUMED, clock)
+            pursuit = _Pursuit(workplace, OPENING.format(goal=text) if text else RESUMED, clock)
             workplace.report.goal = pursuit.summary
             with on_press(pursuit.press):
                 outcome = await pursuit.run()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ullage.fitting.pieces import HANDLE_LENGTH, letters_of
 from ullage.messages import text_of
 from ullage.patience import patiently
-from ullage.session.saved_talks import FOLLOW_UP
+from ullage.session.continuations import CONTINUATIONS, FOLLOW_UP
 from ullage.shell.answer import AnswerProgress
 from ullage.shell.attachments import attach_text, read_attachments
 from ullage.shell.detached import run_detached
@@ -73,7 +73,7 @@ def unanswered(context: Context) -> Sequence[str]:
         if turn["role"] != "user":
             break
         words.append(_own_words(turn))
-    return [each for each in reversed(words) if each not in {"", FOLLOW_UP}]
+    return [each for each in reversed(words) if each and each not in CONTINUATIONS]
 
 
 def _own_words(turn: object) -> str:
