@@ -21,6 +21,7 @@ from ullage.shell.status import (
     git_branch,
     percent,
     render,
+    render_within,
     tokens,
 )
 
@@ -94,6 +95,13 @@ def test_no_separator_is_left_at_an_end_or_doubled(
 def test_a_template_that_cannot_be_filled_is_refused_when_it_is_read(template: str) -> None:
     with pytest.raises(ConfigurationError, match="status template"):
         check(template)
+
+
+def test_on_a_narrow_screen_the_gauge_makes_room_for_the_figures() -> None:
+    template = "{model} {gauge} {ctx_used} {cost}"
+    values = {"model": "gpt-4o", "gauge": "█" * 10, "ctx_used": 900, "cost": Decimal("0.02")}
+    assert render_within(40, template, values) == "gpt-4o ██████████ 900 $0.0200"
+    assert render_within(29, template, values) == "gpt-4o 900 $0.0200"
 
 
 def test_an_unknown_variable_names_the_known_ones() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ullage.errors import StoreError
 from ullage.shell.cap_usage import describe_cap, spent_by_cap
 from ullage.shell.spinner import frames_for
-from ullage.shell.status import UNKNOWN, Figure, draw_gauge, git_branch, render, share_of
+from ullage.shell.status import UNKNOWN, Figure, draw_gauge, git_branch, render_within, share_of
 from ullage.text import one_line
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SessionReport:
         self._read_cap()
         waiting = self._chat.context.printed_tokens
         figures = self._figures(self._chat.count(), waiting, is_estimate=waiting > 0)
-        return render(self._chat.settings.shell.status, figures)
+        return render_within(self._screen.width, self._chat.settings.shell.status, figures)
 
     def gauge(self, answer: AnswerProgress) -> str:
         """Returns the status line while an answer arrives; its tokens so far count as used."""
@@ -77,7 +77,9 @@ class SessionReport:
         count = self._chat.count() if sent is None else sent.count
         figures = self._figures(count, answer.written, is_estimate=True)
         figures["output_tokens"] = Figure(answer.written, estimate=True)
-        return f"{self._spinner(answer)}{render(template, figures)} · {answer.seconds} s"
+        before, after = self._spinner(answer), f" · {answer.seconds} s"
+        width = self._screen.width - len(before) - len(after)
+        return f"{before}{render_within(width, template, figures)}{after}"
 
     def _spinner(self, answer: AnswerProgress) -> str:
         """Returns a frame of the spinner, and what is waited for, while nothing of the answer has come."""
@@ -96,7 +98,7 @@ class SessionReport:
         estimate = is_estimate or not count.exact
         figures: dict[str, object] = {
             "model": self._chat.model.name,
-            "gauge": draw_gauge(share_of(count.tokens, context.limit), share_of(more, context.limit)),
+            "gauge": draw_gauge(share_of(count.ceiling, context.limit), share_of(more, context.limit)),
             "ctx_used": Figure(used, estimate),
             "ctx_pending": Figure(context.printed_tokens or None, estimate=True),
             "ctx_max": context.limit,

@@ -145,6 +145,14 @@ def render(template: str, values: Mapping[str, object]) -> str:
     return mark_unsafe("".join(separator + text for separator, text in shown)).replace("\n", "␊")
 
 
+def render_within(width: int, template: str, values: Mapping[str, object]) -> str:
+    """Fills the template; if the line is too long, the gauge is left out, as the figures say the same."""
+    line = render(template, values)
+    if len(line) < width:
+        return line
+    return render(template, {name: value for name, value in values.items() if name != "gauge"})
+
+
 def check_settings(settings: Settings) -> None:
     """Raises InvalidSettings, with the position in the file, if the configured template is invalid."""
     try:
