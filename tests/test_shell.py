@@ -520,6 +520,19 @@ def test_wait_waits_for_a_job(tmp_path: Path) -> None:
         assert not questions(player)
 
 
+def test_what_a_job_prints_appears_above_the_waiting_prompt(tmp_path: Path) -> None:
+    job = "(until test -e go; do sleep 0.02; done; echo aho''y; printf 'cast%s' ' ') &"
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do(job)
+        terminal.press("echo of''f")
+        terminal.wait("echo of''f")
+        (tmp_path / "go").touch()
+        terminal.wait_until(lambda: "ahoy" in terminal.lines, "the output of the job")
+        terminal.wait_until(lambda: terminal.lines[terminal.row].endswith("$ echo of''f"), "the typed line")
+        terminal.press(ENTER)  # an unfinished line of a job waits for the next command
+        terminal.wait_until(lambda: "cast off" in terminal.lines, "both outputs")
+
+
 def test_the_first_prompt_has_the_folder_before_bash_is_open(tmp_path: Path) -> None:
     (tmp_path / "quay").mkdir()
     (tmp_path / ".bashrc").write_text("until test -e go; do sleep 0.02; done\n")
@@ -563,6 +576,12 @@ def test_a_command_line_that_bash_would_go_on_reading_goes_on(tmp_path: Path) ->
         terminal.press("he''ron\rEOF\r")
         terminal.wait("\nhe''ron\n")
     assert questions(player) == []
+
+
+def test_quotation_marks_in_a_row_that_bash_reads_as_whole_need_no_more_lines(tmp_path: Path) -> None:
+    with playing(play) as player, shell(tmp_path, player) as terminal:
+        terminal.do("true")  # the shell is open then, and bash can be asked
+        assert terminal.do("printf '<%s>' 'cas''t ' off") == "<cast ><off>"
 
 
 def test_a_server_that_does_not_start_is_told_once_with_its_errors(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from ullage.errors import BudgetExceeded, ContextOverflowError, ProviderError, StoreError, UllageError
@@ -16,6 +16,7 @@ from ullage.shell.commands import ALIASES, BARE, COMMANDS, command_named
 from ullage.shell.completion import complete
 from ullage.shell.detached import run_detached
 from ullage.shell.interrupts import BrokenOff, NotEnding, leave, nothing, on_press, stoppable
+from ullage.shell.job_output import shown_above
 from ullage.shell.project_tree import restore_tree
 from ullage.shell.remedies import error_text
 from ullage.shell.typed_kind import kind_while_typed
@@ -68,7 +69,10 @@ class Shell:
     def run(self, prompt: Prompt, loop: asyncio.Runner, line: str | None = None) -> None:
         """Runs `line` and then all further input lines. An error in a line does not end the shell."""
         waiting = self.workplace.input
-        with on_press(nothing if self.screen.is_interactive else leave):
+        jobs = (
+            shown_above(prompt, self.runner, loop.get_loop()) if self.screen.is_interactive else nullcontext()
+        )
+        with jobs, on_press(nothing if self.screen.is_interactive else leave):
             while True:
                 if line is None and waiting.lines:
                     line = waiting.lines.popleft()

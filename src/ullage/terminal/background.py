@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import select
 import threading
+from typing import TYPE_CHECKING
 
 from ullage.terminal.user_terminal import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MOST_KEPT = 65_536  # most bytes kept between two command lines
 
@@ -22,6 +26,8 @@ class BackgroundOutput:
         """Outputs of a bash that has ended: they are closed when its last job has ended."""
         self._thread: threading.Thread | None = None
         self._wake: tuple[int, int] | None = None
+        self.tell: Callable[[], None] | None = None
+        """Called in the reading thread after each new output."""
 
     def begin(self, fd: int) -> None:
         """Reads from this output, and from those that were left, until `pause` is called."""
@@ -58,6 +64,14 @@ class BackgroundOutput:
             data, self._kept = bytes(self._kept), bytearray()
         return data
 
+    def printed_lines(self) -> bytes:
+        """Returns the whole lines of the output since the last call; an unfinished line waits for its end."""
+        with self._lock:
+            end = self._kept.rfind(b"\n") + 1
+            data = bytes(self._kept[:end])
+            del self._kept[:end]
+        return data
+
     def close(self) -> None:
         """Stops reading and closes what is open; a job that still writes to it gets an error."""
         self.pause()
@@ -76,6 +90,8 @@ class BackgroundOutput:
                     continue
                 data = read(fd) if event & (select.POLLIN | select.POLLHUP) else b""
                 self.keep(data)
+                if data and self.tell is not None:
+                    self.tell()
                 if not data:
                     poll.unregister(fd)
                     if fd in self._left:

@@ -134,6 +134,14 @@ class Runner:
         """The names that bash runs instead of a program: an alias has its text, and a function has None."""
         return {**dict.fromkeys(self._functions), **self._aliases}
 
+    def on_jobs_output(self, tell: Callable[[], None] | None) -> None:
+        """Calls `tell` in another thread whenever a background job has printed and no line runs."""
+        self._background.tell = tell
+
+    def show_jobs_output(self) -> None:
+        """Writes the whole lines to stdout that background jobs have printed while no line ran."""
+        user_terminal.show(self._background.printed_lines())
+
     def open(self) -> None:
         """Starts bash and waits until it is ready; does nothing if it runs. Any thread can call this."""
         with self._starting:
