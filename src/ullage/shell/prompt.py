@@ -296,7 +296,7 @@ class Prompt:
                 accept_search()  # Enter runs what Ctrl-R has found, as in bash
             buffer = event.app.current_buffer
             text = buffer.text
-            if is_open(text) or (not text.endswith("\n\n") and self._goes_on(text)):
+            if self._is_unfinished(text):
                 buffer.newline(copy_margin=False)
             else:
                 buffer.validate_and_handle()
@@ -321,6 +321,12 @@ class Prompt:
             run_in_terminal(lambda: suspend(self._screen))
 
         return bound
+
+    def _is_unfinished(self, text: str) -> bool:
+        """Returns True if Enter adds a line to the text. Only bash decides about the quotes of a command."""
+        if text.endswith("\n\n"):
+            return is_joined(text)
+        return self._goes_on(text) or (is_joined(text) if self._kind(text) == "shell" else is_open(text))
 
     def _toolbar(self) -> Any:
         return list(status_fragments(self._line(self._columns() - 1)))
