@@ -38,7 +38,7 @@ ENTER_FOLLOWS = 0.3
 UNREAD = 0.2
 """Seconds in which nobody has read a question that has just appeared."""
 ENTER = frozenset({"\r", "\n"})
-"""What the Enter key sends."""
+"""Characters that the Enter key sends."""
 
 
 class NoTerminal(UllageError):  # noqa: N818 - the same form as the other errors
