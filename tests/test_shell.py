@@ -836,6 +836,7 @@ def test_what_cannot_be_asked_tells_why_and_goes_with_the_next_question(tmp_path
             assert terminal.do("echo still he''re") == "still here"
         session = last_session(tmp_path)
         with shell(tmp_path, player, "--resume", session) as terminal:
+            assert "the question is kept: :retry asks it again" in terminal.text
             terminal.do("?and now")
         joined = questions(player)[-1][-1]
         assert joined.startswith("dear question")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ullage.errors import ConfigurationError
 from ullage.session.saved_talks import last_exchange, latest_in, list_talks
+from ullage.shell.question import UNANSWERED, unanswered
 from ullage.text import mark_unsafe, one_line
 from ullage.window_chart import short
 
@@ -111,7 +112,7 @@ def age(seconds: float, moment: float) -> str:
 
 
 def tell_resumed(chat: ChatSession, screen: Screen) -> None:
-    """Prints the size of the conversation and its last exchange, shortened."""
+    """Prints the size of the conversation and its last exchange, shortened, and says if it has no answer."""
     turns = len(chat.context)
     screen.dim(f"conversation resumed: {turns:,} turn{'' if turns == 1 else 's'}")
     last = last_exchange(chat.kept, chat.context.session)
@@ -119,6 +120,8 @@ def tell_resumed(chat: ChatSession, screen: Screen) -> None:
         screen.say(_beginning(f"> {last.question}", QUESTION_ROWS, screen))
         if last.answer:
             screen.say(_beginning(last.answer, ANSWER_ROWS, screen))
+    if unanswered(chat.context):
+        screen.dim(UNANSWERED)
 
 
 def _beginning(text: str, rows: int, screen: Screen) -> Text:
