@@ -27,15 +27,21 @@ ENVIRONMENTS = ROOT / ".venv-integrations"
 TEST_PACKAGES = ("hypothesis>=6.150", "pytest>=9.0", "pytest-socket>=0.7", "pytest-timeout>=2.4")
 
 
-def prepare(host: str, packages: list[str]) -> Path:
-    """Returns the interpreter of a host's environment; makes the environment if it has other packages."""
+def prepare(host: str, packages: list[str]) -> Path | None:
+    """Returns the interpreter of a host's environment; makes the environment if it has other packages.
+
+    Returns None if a package cannot be installed. The other hosts are tried all the same.
+    """
     folder = ENVIRONMENTS / host
     python, mark = folder / "bin" / "python", folder / "packages.json"
     wanted = json.dumps([*packages, *TEST_PACKAGES])
     if not mark.exists() or mark.read_text("utf-8") != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, "--editable", str(ROOT), *packages, *TEST_PACKAGES], check=True)
+        if subprocess.run(
+            [*install, "--editable", str(ROOT), *packages, *TEST_PACKAGES], check=False
+        ).returncode:
+            return None
         mark.write_text(wanted, "utf-8")
     return python
 
@@ -70,7 +76,11 @@ def main(chosen: list[str]) -> int:
     failed = []
     for host in chosen or hosts:
         print(f"\n{host}: {', '.join(hosts[host]['packages'])}", flush=True)
-        code, loops = run(host, prepare(host, hosts[host]["packages"]))
+        python = prepare(host, hosts[host]["packages"])
+        if python is None:
+            failed.append(host)  # it was not tried, so the figures of its last run stay
+            continue
+        code, loops = run(host, python)
         if code:
             failed.append(host)
         save({host: {"packages": hosts[host]["packages"], "passed": not code, "loops": loops}}, list(hosts))
