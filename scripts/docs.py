@@ -292,10 +292,17 @@ def peers_table() -> str:
 def glue_lines(host: str) -> int:
     """The lines of a host's module and of the modules that only the glue of that host and its kin imports."""
     folder = ROOT / "src" / "ullage" / "integrations"
-    shared = re.findall(
-        r"^from ullage\.integrations\.(\w+) import", (folder / f"{host}.py").read_text("utf-8"), re.MULTILINE
-    )
-    return sum(code_lines(folder / f"{name}.py") for name in {host, *shared} - {"fitter"})
+    found, new = {"fitter", "media_parts"}, [host]
+    lines = 0
+    while new:
+        path = folder / f"{new.pop()}.py"
+        found.add(path.stem)
+        lines += code_lines(path)
+        imported = re.findall(
+            r"^from ullage\.integrations\.(\w+) import", path.read_text("utf-8"), re.MULTILINE
+        )
+        new += [name for name in dict.fromkeys(imported) if name not in {*found, *new}]
+    return lines
 
 
 def code_lines(path: Path) -> int:

@@ -6,6 +6,7 @@ and returns what the host has stored afterwards. `check_loop` does the rest.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import linecache
@@ -27,6 +28,12 @@ LIMIT, RESERVE = 8_192, 1_000
 """The limit of every loop: the server's window, less room for the answer."""
 OURS = re.compile(r"\[(?:earlier conversation|recalled from|the user's task|content truncated)")
 """What fitting writes into requests, and what no host may come to store."""
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+"""A picture."""
+PICTURE_TOKENS = 255
+"""The least tokens that a picture costs with gpt-4o."""
 UNTOUCHED = 8
 """Requests at the beginning of a loop that need no trim: with the glue they are the same as without."""
 

@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PICTURE_TOKENS, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import SYSTEM, TASK, read_page
 
 pytest.importorskip("ag2")
 
 from ag2 import Agent
 from ag2.config import OpenAIConfig
-from ag2.events import ModelMessage, ModelRequest, ModelResponse, TextInput, ToolResultsEvent, UsageEvent
+from ag2.events import (
+    BinaryInput,
+    BinaryType,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextInput,
+    ToolCallEvent,
+    ToolCallsEvent,
+    ToolResult,
+    ToolResultEvent,
+    ToolResultsEvent,
+    UrlInput,
+    UsageEvent,
+)
 
 from ullage.integrations.ag2 import FitEvents
 from ullage.integrations.ag2_events import fit_events
@@ -72,6 +86,21 @@ def test_events_that_are_not_sent_stay_with_the_event_behind_them() -> None:
     for at in answers:
         place = next(number for number, event in enumerate(events) if event is done.events[at])
         assert done.events[at - 1] is events[place - 1]
+
+
+def test_pictures_and_files_are_counted_and_left_alone() -> None:
+    picture = BinaryInput(PIXEL * 1_000, media_type="image/png", kind=BinaryType.IMAGE)
+    told: list[Any] = []
+    fitter = HistoryFitter(model="gpt-4o", limit=200_000, report=told.append)
+    call = ToolCallEvent(id="a", name="look", arguments="{}")
+    for parts in ([], [picture], [UrlInput("https://example.org/a.pdf", kind=BinaryType.DOCUMENT)]):
+        result = ToolResultEvent(parent_id="a", name="look", result=ToolResult(TextInput("A boat."), *parts))
+        answer = ModelResponse(tool_calls=ToolCallsEvent([call]))
+        events = [ModelRequest([TextInput("Look.")]), answer, ToolResultsEvent([result])]
+        assert fit_events(fitter, events, "Read.", []) is None
+    bare, seen, named = (each.count for each in told)
+    assert PICTURE_TOKENS <= seen.tokens - bare.tokens < 2_000  # the price of its size
+    assert named.ceiling > bare.ceiling + 10_000  # nobody knows its pages
 
 
 def test_the_example_of_the_page_runs(page_server: StrictServer) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PICTURE_TOKENS, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import STEPS, SYSTEM, TASK, read_page, strict_server
 
 pytest.importorskip("agent_framework")
@@ -112,6 +112,19 @@ def test_messages_that_stay_are_the_given_ones_and_nothing_is_changed() -> None:
     assert done.messages[-2:] == messages[-2:]
     assert all(len(message.contents) == 2 for message in done.messages if message.role == "tool")
     assert fit_messages(HistoryFitter(limit=2_000), messages[:3], "Read.", [], "gpt-4o") is None
+
+
+def test_pictures_in_results_are_counted_and_left_alone() -> None:
+    picture = Content.from_data(PIXEL, "image/png")
+    told: list[Any] = []
+    fitter = HistoryFitter(limit=4_000, report=told.append)
+    for pictures in ([], [picture] * 2):
+        result = Content.from_function_result("a", result=[Content.from_text("A boat."), *pictures])
+        call = Content.from_function_call("a", "look", arguments={})
+        messages = [Message("user", ["Look."]), Message("assistant", [call]), Message("tool", [result])]
+        assert fit_messages(fitter, messages, None, [], "gpt-4o") is None
+    bare, seen = (each.count.tokens for each in told)
+    assert seen >= bare + 2 * PICTURE_TOKENS
 
 
 def test_the_example_of_the_page_runs(page_server: StrictServer) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PICTURE_TOKENS, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import STEPS, SYSTEM, TASK, read_page, strict_server
 from ullage import ConfigurationError
 
@@ -114,6 +115,75 @@ def test_parts_of_a_question_stay_as_they_were() -> None:
     head, *own = trimmed[-1].content
     assert "brass" in head["text"]
     assert own == talk[-1].content
+
+
+PNG = base64.b64encode(PIXEL).decode()
+IMAGES: list[Any] = [
+    {"type": "image", "base64": PNG, "mime_type": "image/png"},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+    {"type": "image", "source_type": "base64", "data": PNG, "mime_type": "image/png"},
+    {"type": "media", "mime_type": "image/png", "data": PIXEL},
+    {"type": "image_url", "image_url": f"data:image/png;base64,{PNG}"},
+    {"image": {"format": "png", "source": {"bytes": PIXEL}}},
+]
+FILES: list[Any] = [
+    {"type": "file", "url": "https://example.org/a.pdf"},
+    {"type": "image", "file_id": "file_1"},
+    {"type": "video", "base64": PNG, "mime_type": "video/mp4"},
+    {"type": "text-plain", "text": "Low water at noon.", "mime_type": "text/plain"},
+    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Low water."}},
+    {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}},
+    {"type": "search_result", "source": "a", "title": "b", "content": [{"type": "text", "text": "c"}]},
+    {"cachePoint": {"type": "default"}},
+    {"guardContent": {"text": {"text": "x"}}},
+    {"document": {"format": "pdf", "name": "a", "source": {"bytes": b"%PDF"}}},
+]
+
+
+@pytest.mark.parametrize("block", [*IMAGES, *FILES])
+def test_blocks_of_every_provider_are_counted_and_left_alone(block: Any) -> None:
+    said = {"type": "text", "text": "Look."}
+    call = {"name": "look", "args": {}, "id": "call_1"}
+    told: list[Any] = []
+    fitter = HistoryFitter(model=GPT, limit=200_000, report=told.append)
+    plain_talk = [
+        HumanMessage([said]),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage([said], tool_call_id="call_1"),
+    ]
+    rich_talk = [message.model_copy(deep=True) for message in plain_talk]
+    for message in (rich_talk[0], rich_talk[2]):
+        message.content.append(block)  # type: ignore[union-attr]
+    for talk in (plain_talk, rich_talk):
+        assert fit_messages(fitter, talk) is talk
+    bare, rich = (each.count for each in told)
+    assert rich.tokens - bare.tokens >= (2 * PICTURE_TOKENS if block in IMAGES else 2)
+
+
+def test_tools_of_the_provider_are_counted() -> None:
+    told: list[Any] = []
+    fitter = HistoryFitter(model=GPT, limit=4_000, report=told.append)
+    for tools in ([], [{"google_search": {}}], [{"type": "web_search_20250305", "name": "web_search"}]):
+        fit_messages(fitter, [HumanMessage(TASK)], tools)
+    bare, *more = (each.count.tokens for each in told)
+    assert all(tokens > bare for tokens in more)
+
+
+def test_an_answered_call_with_invalid_arguments_keeps_its_result() -> None:
+    wrong = {
+        "name": "read_page",
+        "args": "{bad",
+        "id": "call_1",
+        "error": "not JSON",
+        "type": "invalid_tool_call",
+    }
+    talk: list[Any] = [
+        HumanMessage(TASK),
+        AIMessage("", invalid_tool_calls=[wrong]),
+        ToolMessage("The arguments are not JSON.", tool_call_id="call_1", status="error"),
+    ]
+    assert fit_messages(HistoryFitter(model=GPT, limit=4_000), talk) is talk
+    assert fit_messages(HistoryFitter(model=GPT, limit=4_000), [*talk[:2], HumanMessage("Again.")])
 
 
 def test_blocks_that_repeat_a_call_are_counted_once() -> None:

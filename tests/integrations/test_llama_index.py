@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import STEPS, SYSTEM, TASK, read_page
 
 pytest.importorskip("llama_index.core")
 
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.base.llms.types import AudioBlock, ChatMessage, DocumentBlock, ImageBlock, TextBlock
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.tools import FunctionTool
@@ -23,6 +23,7 @@ from ullage.integrations.llama_index import FitFunctionAgent, FitMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.strict_server import StrictServer
 
@@ -112,6 +113,23 @@ def test_a_memory_returns_the_given_blocks_and_counts_the_prompt() -> None:
     assert own == [asked, image]
     assert memory.get_all() == history
     assert asyncio.run(memory.aget()) == [system, *rest]
+
+
+def test_blocks_with_data_are_counted_by_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Low water at noon. " * 20)
+    blocks = [
+        ImageBlock(image=PIXEL),
+        DocumentBlock(data=b"%PDF-1.4 /Type /Page " + b"0" * 20_000, document_mimetype="application/pdf"),
+        DocumentBlock(path=tmp_path / "a.txt", document_mimetype="text/plain"),
+        AudioBlock(audio=b"0" * 20_000, format="mp3"),
+    ]
+    told: list[Any] = []
+    for block in ([], *([block] for block in blocks)):
+        memory = FitMemory(model="gpt-4o", limit=100_000, report=told.append)
+        memory.put(ChatMessage([TextBlock(text="Look."), *block]))
+        assert memory.get() == memory.get_all()
+    bare, *costs = (each.count.tokens for each in told)
+    assert all(bare < cost < bare + 3_000 for cost in costs)
 
 
 def test_a_wrong_option_is_an_error_before_the_first_step() -> None:

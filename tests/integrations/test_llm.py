@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PICTURE_TOKENS, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import STEPS, SYSTEM, TASK, read_page, strict_server
 
 pytest.importorskip("llm")
@@ -146,6 +146,18 @@ def test_a_picture_and_a_thought_stay_as_they_are() -> None:
     messages = [llm.system("Look."), llm.user("This.", pixel), llm.assistant("A boat."), llm.user("And?")]
     fitter = HistoryFitter(limit=5_000)
     assert fit_messages(fitter, messages, [], "gpt-4o") is messages
+
+
+def test_pictures_in_results_are_counted_and_left_alone() -> None:
+    told: list[Any] = []
+    fitter = HistoryFitter(limit=4_000, report=told.append)
+    for pictures in ([], [llm.Attachment(type="image/png", content=PIXEL)] * 2):
+        result = ToolResultPart("look", "A boat.", attachments=pictures)
+        call = llm.assistant(ToolCallPart("look", {}))
+        messages = [llm.user("Look."), call, llm.tool_message(result)]
+        assert fit_messages(fitter, messages, [], "gpt-4o") is messages
+    bare, seen = (each.count.tokens for each in told)
+    assert seen >= bare + 2 * PICTURE_TOKENS
 
 
 def test_the_example_of_the_page_runs(page_server: StrictServer) -> None:

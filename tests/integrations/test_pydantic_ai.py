@@ -7,25 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integrations.loop import LIMIT, RESERVE, check_loop, run_page
+from tests.integrations.loop import LIMIT, PICTURE_TOKENS, PIXEL, RESERVE, check_loop, run_page
 from tests.strict_server import STEPS, SYSTEM, TASK, read_page, strict_server
 
 pytest.importorskip("pydantic_ai")
 
-from pydantic_ai import Agent, ImageUrl
+from pydantic_ai import Agent, BinaryContent, ImageUrl
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
+    ModelSettingsDeltaPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+from ullage.integrations.fitter import HistoryFitter
 from ullage.integrations.pydantic_ai import FitCapability
+from ullage.integrations.pydantic_messages import read_history, restore_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +112,58 @@ def test_an_image_stays_with_a_question_that_recalls() -> None:
     assert "brass" in recalled["text"]
     assert asked["text"] == prompt[0]
     assert image["image_url"]["url"] == "https://example.org/compass.png"
+
+
+def test_files_in_results_are_counted_and_left_alone() -> None:
+    image = BinaryContent(PIXEL, media_type="image/png")
+    told: list[Any] = []
+    sent: list[Any] = []
+
+    def answer(messages: list[Any], _: Any) -> ModelResponse:
+        sent.append(messages[-1])
+        return ModelResponse([TextPart("Read.")])
+
+    for files in ([], [image] * 3):
+        history: list[Any] = [
+            ModelRequest([UserPromptPart(TASK)]),
+            ModelResponse([ToolCallPart("read_page", {"page": 1}, tool_call_id="call_1")]),
+            ModelRequest([ToolReturnPart("read_page", [read_page(1), *files], "call_1")]),
+        ]
+        fit = FitCapability(limit=LIMIT, model="gpt-4o", report=told.append)
+        asyncio.run(Agent(FunctionModel(answer), capabilities=[fit]).run(message_history=history))
+        assert sent[-1].parts[0].files == files
+    without, with_images = told
+    assert not with_images.changed
+    assert with_images.count.tokens >= without.count.tokens + 3 * PICTURE_TOKENS
+
+
+def test_what_changed_between_requests_stays_when_its_message_goes() -> None:
+    changes = [ModelSettingsDeltaPart(settings={"thinking": "low"}) for _ in range(31)]
+    history: list[Any] = []
+    for day, change in enumerate(changes[:-1]):
+        history.append(ModelRequest([UserPromptPart(f"Day {day}, nothing new. " * 30), change]))
+        history.append(ModelResponse([TextPart("Quiet, as ever. " * 60)]))
+    history.append(ModelRequest([UserPromptPart("What day is it?"), changes[-1]]))
+    places, given = zip(*read_history(history), strict=True)
+    fitted = HistoryFitter(model="gpt-4o", limit=3_000).fit(given)
+    assert fitted.messages[-1]["content"].endswith("What day is it?")
+    restored = restore_history(history, given, places, fitted)
+    assert len(restored) < len(history) or len(fitted.messages) < len(given)
+    kept = [
+        part for message in restored for part in message.parts if isinstance(part, ModelSettingsDeltaPart)
+    ]
+    assert list(map(id, kept)) == list(map(id, changes))
+
+
+def test_a_request_that_only_tells_what_changed_is_sent() -> None:
+    history: list[Any] = [
+        ModelRequest([UserPromptPart(TASK)]),
+        ModelResponse([TextPart("Gladly.")]),
+        ModelRequest([ModelSettingsDeltaPart(settings={"thinking": "low"})]),
+    ]
+    with strict_server(steps=0) as server:
+        asyncio.run(agent_of(server, True).run("Go on.", message_history=history))
+    assert [message["content"] for message in server.bodies[0]["messages"]] == [TASK, "Gladly.", "Go on."]
 
 
 @pytest.mark.usefixtures("page_server")

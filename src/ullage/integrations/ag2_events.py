@@ -6,7 +6,6 @@ event that follows them, or go with it.
 
 from __future__ import annotations
 
-import base64
 import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,13 +13,14 @@ import orjson
 
 from ullage.errors import MissingHost
 from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
+from ullage.integrations.media_parts import media_part, opaque_part
 
 try:
     from ag2.compact import CompactionSummary
     from ag2.events import (
         BinaryInput,
-        BinaryType,
         DataInput,
+        FileIdInput,
         ModelMessage,
         ModelRequest,
         ModelResponse,
@@ -88,10 +88,12 @@ def _read(event: Any) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
     """Yields an event as fitting reads it: each tool result by itself."""
     if isinstance(event, ToolResultsEvent):
         for result in event.results:
-            text = "\n".join(_input_text(part) for part in result.result.parts)
+            read = [_read_input(part) for part in result.result.parts]
+            is_text = all(part["type"] == "text" for part in read)
+            content = "\n".join(part["text"] for part in read) if is_text else read
             yield (
                 MessageOrigin(event, result),
-                {"role": "tool", "tool_call_id": result.parent_id, "content": text},
+                {"role": "tool", "tool_call_id": result.parent_id, "content": content},
             )
     elif isinstance(event, ModelResponse):
         yield MessageOrigin(event), _read_answer(event)
@@ -112,23 +114,19 @@ def _read_answer(event: ModelResponse) -> dict[str, Any]:
     return {**made, "tool_calls": calls} if calls else {**made, "content": event.content or ""}
 
 
-def _input_text(part: Any) -> str:
-    """Returns an input as a text, for counting."""
-    if isinstance(part, TextInput):
-        return str(part.content)
-    return orjson.dumps(part.data if isinstance(part, DataInput) else vars(part), default=str).decode()
-
-
 def _read_input(part: Any) -> dict[str, Any]:
     """Returns an input as a part of a message, in the form that is counted best."""
-    if isinstance(part, UrlInput) and part.kind == BinaryType.IMAGE:
-        return {"type": "image_url", "image_url": {"url": part.url}}
+    if isinstance(part, TextInput):
+        return {"type": "text", "text": str(part.content)}
+    if isinstance(part, DataInput):
+        return {"type": "text", "text": orjson.dumps(part.data, default=str).decode()}
     if isinstance(part, BinaryInput):
-        url = f"data:{part.media_type};base64,{base64.b64encode(part.data).decode()}"
-        if part.kind == BinaryType.IMAGE:
-            return {"type": "image_url", "image_url": {"url": url}}
-        return {"type": "file", "file": {"file_data": url}}
-    return {"type": "text", "text": _input_text(part)}
+        return media_part(str(getattr(part.media_type, "value", part.media_type)), data=part.data)
+    if isinstance(part, UrlInput):
+        return media_part(part.kind.value, url=part.url)
+    if isinstance(part, FileIdInput):
+        return media_part(None, url=part.file_id)
+    return opaque_part(vars(part))
 
 
 def _results(event: Any) -> list[Any]:

@@ -12,6 +12,7 @@ import orjson
 
 from ullage.errors import MissingHost
 from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
+from ullage.integrations.media_parts import opaque_part
 
 try:
     from agent_framework import Content, Message
@@ -63,7 +64,7 @@ def _read(message: Message) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
     """Yields a message as fitting reads it: each tool result by itself."""
     if message.role == "tool":
         for result in _results(message):
-            read = {"role": "tool", "tool_call_id": result.call_id, "content": _result_text(result)}
+            read = {"role": "tool", "tool_call_id": result.call_id, "content": _read_result(result)}
             yield MessageOrigin(message, result), read
         return
     shown = _shown(message)
@@ -109,9 +110,12 @@ def _results(message: Message) -> list[Content]:
     return [content for content in message.contents if content.type == "function_result"]
 
 
-def _result_text(result: Content) -> str:
+def _read_result(result: Content) -> str | list[dict[str, Any]]:
     if result.items:
-        return "\n".join(item.text or "" for item in result.items if item.type == "text")
+        texts = [item.text or "" for item in result.items if item.type == "text"]
+        others = [_read_content(item) for item in result.items if item.type != "text"]
+        text = "\n".join(texts)
+        return [{"type": "text", "text": text}, *others] if others else text
     return result.result if isinstance(result.result, str) else orjson.dumps(result.result).decode()
 
 
@@ -125,7 +129,7 @@ def _read_content(content: Content) -> dict[str, Any]:
     if content.type == "text":
         return {"type": "text", "text": content.text}
     if content.type not in {"data", "uri"}:
-        return {"type": "text", "text": orjson.dumps(content.to_dict(), default=str).decode()}
+        return opaque_part(content.to_dict())
     if (content.media_type or "").startswith("image/"):
         return {"type": "image_url", "image_url": {"url": content.uri}}
     return {"type": "file", "file": {"file_data": content.uri}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -9,11 +10,11 @@ import orjson
 from ullage.errors import MissingHost
 from ullage.intake import plain
 from ullage.integrations.fitter import restore, restore_parts
+from ullage.integrations.media_parts import media_part, opaque_part
 
 try:
     from llama_index.core.base.llms.types import (
         ChatMessage,
-        ImageBlock,
         TextBlock,
         ThinkingBlock,
         ToolCallBlock,
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from ullage.integrations.fitter import HistoryFitter
     from ullage.messages import Message
 
+MEDIA = {
+    "image": ("image", "image/png"),
+    "audio": ("audio", "wav"),
+    "video": ("video", "mp4"),
+    "document": ("data", "application/pdf"),
+}
+"""Kind of a block with data → the member that has it, and the form that is taken if none is told."""
 ROLES = {"chatbot": "assistant", "model": "assistant"}
 """Roles of LlamaIndex that other APIs call differently."""
 
@@ -79,11 +87,17 @@ def _read_block(block: Any) -> dict[str, Any]:
     """Returns a block as a part of a message, in the form that is counted best."""
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
-    if isinstance(block, ImageBlock):
-        data = block.image.decode() if isinstance(block.image, bytes) else ""
-        url = str(block.url or block.path or f"data:{block.image_mimetype};base64,{data}")
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "text", "text": str(block)}
+    if block.block_type not in MEDIA:
+        return opaque_part(block.model_dump(mode="json"))
+    member, default = MEDIA[block.block_type]
+    form = getattr(block, f"{block.block_type}_mimetype", None) or getattr(block, "format", None) or default
+    kind = form if "/" in form else f"{block.block_type}/{form}"
+    data = getattr(block, member)
+    if isinstance(data, bytes):  # LlamaIndex keeps base64
+        return media_part(kind, data=data.decode())
+    if block.path is not None and Path(block.path).is_file():
+        return media_part(kind, data=Path(block.path).read_bytes())
+    return media_part(kind, url=str(block.url or ""))
 
 
 def _read_calls(message: ChatMessage) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import orjson
 
 from ullage.errors import MissingHost
 from ullage.integrations.fitter import MessageOrigin, join_results, restore, restore_parts
+from ullage.integrations.media_parts import media_part, opaque_part
 
 try:
     from llm.parts import (
@@ -64,7 +65,7 @@ def _read_history(messages: Sequence[Message]) -> Iterator[tuple[MessageOrigin, 
                 name = part.tool_call_id or made
                 yield (
                     MessageOrigin(message, part),
-                    {"role": "tool", "tool_call_id": name, "content": part.output},
+                    {"role": "tool", "tool_call_id": name, "content": _read_result(part)},
                 )
         else:
             read = _read(message, place)
@@ -110,18 +111,26 @@ def _shown(message: Message) -> list[Any]:
     return [part for part in message.parts if not (_is_call(part) or isinstance(part, ReasoningPart))]
 
 
+def _read_result(part: Any) -> str | list[dict[str, Any]]:
+    if not part.attachments:
+        text: str = part.output
+        return text
+    return [{"type": "text", "text": part.output}, *map(_read_attachment, part.attachments)]
+
+
 def _read_part(part: Any) -> dict[str, Any]:
     """Returns a part as fitting reads it, in the form that is counted best."""
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
     if not isinstance(part, AttachmentPart) or part.attachment is None:
-        return {"type": "text", "text": orjson.dumps(part.to_dict()).decode()}
-    attachment = part.attachment
-    kind = attachment.type or ("image/png" if attachment.url else attachment.resolve_type())
-    url = attachment.url or f"data:{kind};base64,{attachment.base64_content()}"
-    if kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"file_data": url}}
+        return opaque_part(part.to_dict())
+    return _read_attachment(part.attachment)
+
+
+def _read_attachment(attachment: Any) -> dict[str, Any]:
+    if attachment.url:
+        return media_part(attachment.type or "image", url=attachment.url)
+    return media_part(attachment.resolve_type(), data=attachment.base64_content())
 
 
 def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
@@ -130,7 +139,7 @@ def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
     if owner is None:
         return MessageOrigin(Message(role=message["role"], parts=[TextPart(text=content)]))
     if owner.result is not None:
-        return MessageOrigin(owner.message, replace(owner.result, output=content))
+        return MessageOrigin(owner.message, replace(owner.result, output=content, attachments=[]))
     shown = _shown(owner.message)
     if isinstance(content, list):
         read = [_read_part(part) for part in shown]
