@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -138,6 +139,16 @@ def test_a_bad_row_is_told_with_its_number(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert [json.loads(line).get("line") for line in done.stdout.splitlines()] == [None, 2]
     assert b"two.parquet, line 2, field messages: " in done.stderr
+
+
+@pytest.mark.parametrize("command", ["count", "fit"])
+def test_a_packed_file_is_told_with_the_command_that_unpacks_it(command: str, tmp_path: Path) -> None:
+    packed = tmp_path / "requests.jsonl.gz"
+    packed.write_bytes(gzip.compress(jsonl(request(1)).encode()))
+    done = run(command, packed)
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert b"this is gzip data: unpack it first (zcat FILE | ullage" in done.stderr
 
 
 def test_a_parquet_file_that_was_cut_off_is_told_once(tmp_path: Path) -> None:

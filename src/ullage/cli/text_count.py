@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ullage.batch.request_text import FOREIGN
 from ullage.batch.source import MAGIC, STDIN, SUFFIXES
 from ullage.errors import ConfigurationError
 
@@ -43,6 +44,8 @@ def _is_text(name: str) -> bool:
         with path.open("rb") as file:
             beginning = file.read(BEGINNING)
     except OSError:  # reading the requests reports it
+        return False
+    if beginning.startswith(tuple(FOREIGN)):  # it is packed: reading the requests says how to unpack it
         return False
     return not beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(REQUESTS)
 
