@@ -123,6 +123,14 @@ def test_items_that_did_not_change_are_the_same_objects() -> None:
     assert done.instructions.startswith(SYSTEM)
 
 
+def test_an_agent_without_a_model_has_the_window_of_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_DEFAULT_MODEL", "gpt-4o-mini")
+    told: list[Any] = []
+    given = ModelInputData(input=items(), instructions=SYSTEM)
+    assert fitted(given, Agent("reader"), report=told.append) is given
+    assert told[0].limit == 111_616
+
+
 def test_handoffs_and_the_schema_of_the_answer_are_counted() -> None:
     told: list[Any] = []
     given = ModelInputData(input=items()[:1], instructions=SYSTEM)

@@ -13,6 +13,7 @@ from ullage.integrations.fitter import BodyFitter, run_aside
 try:
     from google.adk.plugins.base_plugin import BasePlugin
     from google.genai import types
+    from pydantic import TypeAdapter
 except ImportError as error:
     raise MissingHost("Google's ADK", "google-adk>=2", str(error)) from error
 
@@ -44,7 +45,12 @@ class FitPlugin(BasePlugin):
         ]
         system = done.body.get("systemInstruction")
         if system is not None:
-            llm_request.config.system_instruction = "\n\n".join(part["text"] for part in system["parts"])
+            is_text = isinstance(llm_request.config.system_instruction, str | None)
+            llm_request.config.system_instruction = (
+                "\n\n".join(part["text"] for part in system["parts"])
+                if is_text
+                else types.Content.model_validate(system)
+            )
 
 
 def _dumped(value: Any) -> dict[str, Any]:
@@ -58,8 +64,28 @@ def _read(request: LlmRequest, contents: list[dict[str, Any]]) -> dict[str, Any]
     config = request.config
     if request.model:
         body["model"] = request.model
-    if isinstance(config.system_instruction, str) and config.system_instruction:
-        body["systemInstruction"] = {"parts": [{"text": config.system_instruction}]}
-    if config.tools:
-        body["tools"] = [_dumped(tool) for tool in config.tools if isinstance(tool, types.Tool)]
+    if parts := _instruction_parts(config.system_instruction):
+        body["systemInstruction"] = {"parts": parts}
+    tools = [_dumped(tool) for tool in config.tools or () if isinstance(tool, types.Tool)]
+    answer = config.response_json_schema or config.response_schema
+    if answer is not None:  # the model reads it in some form
+        declared = {"name": "answer", "parametersJsonSchema": _schema(answer)}
+        tools.append({"functionDeclarations": [declared]})
+    if tools:
+        body["tools"] = tools
     return body
+
+
+def _instruction_parts(given: Any) -> list[dict[str, Any]]:
+    """Returns the parts of an instruction: a text, a content, a part, or a list of texts and parts."""
+    held = given.parts if isinstance(given, types.Content) else given
+    listed = held if isinstance(held, list) else [held]
+    known = [part for part in listed if part and isinstance(part, str | types.Part)]
+    return [{"text": part} if isinstance(part, str) else _dumped(part) for part in known]
+
+
+def _schema(answer: Any) -> Any:
+    """Returns the schema of an answer, which a program gives as a schema or as a type."""
+    if isinstance(answer, dict):
+        return answer
+    return _dumped(answer) if isinstance(answer, types.Schema) else TypeAdapter(answer).json_schema()

@@ -16,6 +16,7 @@ try:
         RunContextWrapper,
         handoff,
     )
+    from agents.models import get_default_model
     from agents.run import ModelInputData
 except ImportError as error:
     raise MissingHost("OpenAI Agents", "openai-agents>=0.24", str(error)) from error
@@ -32,17 +33,19 @@ class FitFilter:
     """Keeps the requests of agents within `limit` input tokens, less `reserve` if both are given.
 
     It is the `call_model_input_filter` of a `RunConfig`. Without a limit, the table of models has the window
-    of the agent's model. If the run names another model, name it here too.
+    of the agent's model, or of the SDK's default model if the agent names none. If the run names another
+    model, name it here too.
     """
 
     def __init__(self, **options: Unpack[FitterOptions]) -> None:
         self._fitter = BodyFitter("openai.responses", **options)
+        self._needs_window = options.get("limit") is None and options.get("model") is None
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Returns the instructions and items to send; the given object if nothing had to change."""
         given = data.model_data
         body = {
-            "model": _model_name(data.agent.model),
+            "model": self._model_name(data.agent.model),
             "input": given.input,
             "tools": await _tools(data),
             **({} if given.instructions is None else {"instructions": given.instructions}),
@@ -53,11 +56,12 @@ class FitFilter:
             return given
         return ModelInputData(input=list(done.body["input"]), instructions=done.body.get("instructions"))
 
-
-def _model_name(model: Any) -> str | None:
-    """Returns the name of an agent's model; None if the run chooses it."""
-    name = model if isinstance(model, str) else getattr(model, "model", None)
-    return name if isinstance(name, str) else None
+    def _model_name(self, model: Any) -> str | None:
+        """Returns the name of the model of an agent; None if it is not known and not needed."""
+        name = model if isinstance(model, str) else getattr(model, "model", None)
+        if name is None and self._needs_window:
+            name = get_default_model()
+        return name if isinstance(name, str) else None
 
 
 async def _tools(data: CallModelData[Any]) -> list[dict[str, Any]]:

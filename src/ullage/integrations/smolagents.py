@@ -53,6 +53,8 @@ class FitModel(Model):
         groups: list[list[Any]] = [list(group) for _, group in groupby(messages, key=_role)]
         given = [_read(group) for group in groups]
         tools = [get_tool_json_schema(tool) for tool in options.get("tools_to_call_from") or ()]
+        if answer := options.get("response_format"):  # the model reads its schema in some form
+            tools.append({"type": "function", "function": {"name": "answer", "parameters": answer}})
         fitted = self._fitter.fit(given, tools, model=self.model_id)
         restored: list[list[Any]] = restore(fitted, given, groups, _remake)
         return list(chain.from_iterable(restored))
