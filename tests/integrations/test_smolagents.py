@@ -13,7 +13,8 @@ from tests.strict_server import read_page as read
 
 pytest.importorskip("smolagents")
 
-from smolagents import OpenAIModel, ToolCallingAgent, tool
+from smolagents import ChatMessage, MessageRole, Model, OpenAIModel, ToolCallingAgent, tool
+from smolagents.models import CODEAGENT_RESPONSE_FORMAT
 
 from ullage.integrations.smolagents import FitModel
 
@@ -54,6 +55,24 @@ def test_the_loop_ends_only_with_the_glue(
     run: Callable[[StrictServer, bool], Any], record_property: Callable[[str, object], None]
 ) -> None:
     check_loop(run, record_property, pairs=False, serve=lambda: text_server(action="", calls=True))
+
+
+class Echo(Model):
+    """A model that returns the last message."""
+
+    def generate(self, messages: list[Any], **_: Any) -> ChatMessage:
+        last: ChatMessage = messages[-1]
+        return last
+
+
+def test_the_schema_of_an_answer_is_counted() -> None:
+    told: list[Any] = []
+    model = FitModel(Echo(model_id="gpt-4o"), limit=LIMIT, report=told.append)
+    asked = ChatMessage(role=MessageRole.USER, content=[{"type": "text", "text": TASK}])
+    for options in ({}, {"response_format": CODEAGENT_RESPONSE_FORMAT}):
+        assert model.generate([asked], **options) is asked
+    bare, structured = (each.count.tokens for each in told)
+    assert structured > bare
 
 
 def test_the_example_of_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
