@@ -384,6 +384,23 @@ ask	ok do it
 ask?	docker won't start
 ask?	cut the last column out of data.csv
 ask?	who wrote this file
+ask?	who changed main.py last
+ask?	which file defines main
+ask?	which process uses port 80
+ask?	which module handles logins
+shell?	which ls cat find
+ask?	top 5 memory hogs
+shell?	kill 1234 5678
+ask?	git 怎么撤销提交
+ask?	git のコミットを取り消す方法
+ask?	git как отменить коммит
+ask?	docker が遅い
+shell	cat 报告.txt
+shell	git add 报告.txt
+ask?	grep for TODO in all files
+shell	grep for main.py
+ask?	mysql I need help
+shell	diff I J
 ask	list the open ports
 ask	move everything to backup
 ask?	python is too slow, what can I do

@@ -18,8 +18,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BEFORE_REGEX = {"print", "printf", "return", "in", "do", "else", "case", "getline", "BEGIN", "END"}
-_RUNS = {"system", "getline", "close", "fflush", "extension"}
-"""Functions that run a command, read its output, or end a write."""
+_RUNS = {"system", "getline", "extension"}
+"""Functions that run a command or read its output. `fflush` and `close` need a file that is already open."""
 
 _CONTINUES = (",", "&&", "||")
 """Tokens after which a statement goes on in the next line."""

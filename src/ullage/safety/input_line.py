@@ -12,12 +12,14 @@ has no option and no syntax that only a shell understands, and
 - it has an article or a possessive before another word (`rm the old files`), or its second word points at
   something (`rm it`); or
 - its second word makes a statement about the first (`git is slow`), or a later word about those before it
-  (`git push is rejected`, `npm install fails`); or
+  (`git push is rejected`, `npm install fails`, `which file defines main`); or
+- it says `I`, or has another alphabet in the place of a subcommand (`git` with a Japanese sentence); or
 - it has words after a command that takes none (`clear everything`, `true story`), or ends as sentences do
   (`… please`); or
 - it has three words that commands rarely get, or two in a long line or with a comma or a question mark; or
 - it is a word or two that people say and that do nothing useful as a command (`yes`, `wait`, `go ahead`).
-Commands that take sentences (`echo`) or search words (`grep`) run, unless a search ends with `please`.
+Commands that take sentences (`echo`) or search words (`grep`) run, unless a search ends with `please` or has
+several small words in the place of its files.
 
 If the other reading was possible, the decision is ambiguous, and its hint says how to get it. A short line
 whose first word is a misspelled command (`gti status`) is a question, and its hint names the command.
@@ -152,6 +154,17 @@ STATING = frozenset(
 )
 """Words that make a statement wherever they stand before the last one: `git push is rejected`."""
 
+_ACTING = "changed contains defines depends handles holds listens needs owns provides serves uses"
+ACTING = frozenset(_ACTING.split())
+"""Third words of questions: `which process uses port 80`."""
+
+_PARTED = """
+apt aws az brew cargo conda docker dotnet flatpak gcloud gem gh git go helm journalctl kubectl npm pip pip3
+pnpm podman poetry rustup snap systemctl terraform uv yarn
+"""
+PARTED = frozenset(_PARTED.split())
+"""Commands whose second word is the name of a subcommand, in letters of ASCII."""
+
 _SAID = """
 break continue expand fold join let look more nice paste read return say shift sleep split sum test wait watch
 write yes
@@ -173,6 +186,7 @@ EVERYDAY = frozenset(_EVERYDAY.split())
 
 _META = re.compile(r"[:/]([a-zA-Z][\w-]*)(?=\s|$)")
 _SHELLISH = re.compile(r"(?:^|\s)-(?:-?\w|-\s)|[|<>$`*~=\\{}\[\]]|&&|;\s*\w|&\s*$|(?:^|\s)\.{0,2}/|['\"]")
+_FIRST_PERSON = re.compile(r" I [a-z]")
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _SHORT = 4  # most words of a line that is checked for a misspelled command
 _IN_LOOPS = frozenset(("a", "i", "in"))
@@ -310,15 +324,16 @@ def _sentence(text: str, word: str, resolves: Callable[[str], bool]) -> bool:
         return text in SAID
     if word in TALKERS or _SHELLISH.search(text) or text.lower() in RUNS:
         return False
-    if word in SEARCHERS or _is_idiom(word, words) or _says(word, words):
-        return word not in SEARCHERS or (len(words) > 2 and words[-1] in LAST)
+    if word in SEARCHERS:
+        return len(words) > 2 and (words[-1] in LAST or _count_small(word, words[2:]) > 1)
+    if _is_idiom(word, words) or _says(word, words) or _FIRST_PERSON.search(text):
+        return True
     if word in BEFORE and words[1].isalpha() and words[1] not in SMALL:
         found = word == "sudo" or resolves(words[1])
         return not found or _sentence(text.split(maxsplit=1)[1], words[1], resolves)
     small = _count_small(word, words[1:])
-    if small > 2 or (small > 1 and (len(words) > 4 or text.endswith("?") or ", " in text)):
-        return True
-    return word.lower() in ENGLISH and (text.endswith("?") or (len(words) > 2 and small > 0))
+    asks = word.lower() in ENGLISH and (text.endswith("?") or (len(words) > 2 and small > 0))
+    return asks or small > 2 or (small > 1 and (len(words) > 4 or text.endswith("?") or ", " in text))
 
 
 def _is_idiom(word: str, words: list[str]) -> bool:
@@ -326,13 +341,17 @@ def _is_idiom(word: str, words: list[str]) -> bool:
     if words[1] in POINTING or not PHRASES.isdisjoint((" ".join(words[:2]), " ".join(words))):
         return True
     keyword = word in BEFORE and words[1] in _KEYWORDS | CLOSING
-    return keyword or (word in BARE and words[1].isalpha()) or (len(words) > 2 and words[-1] in LAST)
+    bare = word in BARE and any(each.isalpha() for each in words[1:])
+    foreign = word in PARTED and not words[1].isascii()
+    return keyword or bare or foreign or (len(words) > 2 and words[-1] in LAST)
 
 
 def _says(word: str, words: list[str]) -> bool:
     """Returns True if the words make a statement or have an article with a noun."""
     if len(words) == 2:
         return words[1] in FAILING and word not in FILES
+    if word in ("which", "who") and (words[2] in ACTING or (word == "who" and len(words) > 3)):
+        return True
     if words[1] in SAYING or not FAILING.isdisjoint(words[2:4]) or not STATING.isdisjoint(words[2:-1]):
         return True
     article = word not in FILES and any(

@@ -67,14 +67,17 @@ def read_rule_arguments(rule: CommandRule, words: Sequence[Word]) -> Arguments:
 
 
 def _asks_for_help(rule: CommandRule, words: Sequence[Word]) -> bool:
-    """Returns True for `--help` or `--version` alone, and for `--help` after a subcommand of the rule."""
-    texts = [word.text for word in words]
-    if not rule.helps:
+    """Returns True for `--help` or `--version` alone, and for `--help` after subcommands of the rule."""
+    *subcommands, asked = [word.text for word in words] or [""]
+    if not rule.helps or asked not in ("--help", "--version"):
         return False
-    if texts in (["--help"], ["--version"]):
+    if not subcommands:
         return True
-    subcommands = {name for row in rule.rows for name in (row.places[0] if row.places else ())}
-    return len(texts) == 2 and texts[1] == "--help" and texts[0] in subcommands
+    return asked == "--help" and any(
+        len(subcommands) <= len(row.places)
+        and all(text in names for text, names in zip(subcommands, row.places, strict=False))
+        for row in rule.rows
+    )
 
 
 def _doubt(name: str, rule: CommandRule, seen: Arguments) -> str:
