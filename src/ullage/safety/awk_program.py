@@ -25,12 +25,20 @@ _CONTINUES = (",", "&&", "||")
 """Tokens after which a statement goes on in the next line."""
 
 
-def only_prints(program: str) -> bool:
-    """Returns True if an awk program writes no file and runs no command."""
+def read_pipes(program: str) -> list[str] | None:
+    """Returns the commands to which an awk program prints; None if it may write a file or run others."""
     printing, depth, before = False, 0, ""
-    for kind, text in _tokens(program):
-        if kind == "lost" or (kind == "name" and text in _RUNS) or text in ("|", "|&", ">>", "@"):
-            return False
+    piped: list[str] = []
+    tokens = [*_tokens(program), ("sign", ";")]
+    for at, (kind, text) in enumerate(tokens):
+        if kind == "lost" or (kind == "name" and text in _RUNS) or text in ("|&", ">>", "@"):
+            return None
+        if text == "|":
+            # What follows the string may make it another command: `print | "sort " x`.
+            (made, command), (_, end) = (*tokens[at + 1 : at + 3], ("", ""), ("", ""))[:2]
+            if not printing or made != "string" or "\\" in command or end not in (";", "}", "\n"):
+                return None
+            piped.append(command[1:-1])
         if kind == "name" and text in ("print", "printf"):
             printing, depth = True, 0
         elif text in ("(", "["):
@@ -40,9 +48,9 @@ def only_prints(program: str) -> bool:
         elif text in (";", "}") or (text == "\n" and depth <= 0 and before not in _CONTINUES):
             printing = False
         elif text == ">" and printing and depth <= 0:
-            return False
+            return None
         before = before if text == "\n" else text
-    return True
+    return piped
 
 
 def _tokens(program: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ullage.safety import code, targets
-from ullage.safety.awk_program import only_prints
+from ullage.safety.awk_program import read_pipes
 from ullage.safety.lookup import read_rule_arguments
 from ullage.safety.options import NO_OPTIONS, read_arguments
 from ullage.safety.rules import DatabaseClient, table
@@ -154,9 +154,12 @@ def awk(name: str, words: Words, scene: Scene) -> Verdict:
         return scene.verdict("unknown", f"{name} gets a program or an option that is not in the rules")
     first = next(at for at, word in enumerate(words) if word is seen.operands[0])
     loose = any(word.loose or word.splits for word in words[: first + 1])
-    if loose or not seen.operands[0].fixed or not only_prints(seen.operands[0].text):
+    piped = None if loose or not seen.operands[0].fixed else read_pipes(seen.operands[0].text)
+    if piped is None:
         return scene.verdict("unknown", f"the program of {name} may write files or run commands")
-    return scene.verdict("read-only", f"{name} only prints")
+    return worst(
+        [scene.verdict("read-only", f"{name} only prints"), *(scene.code(Word(each), name) for each in piped)]
+    )
 
 
 def database(name: str, words: Words, scene: Scene) -> Verdict:
