@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import select
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -20,8 +22,10 @@ import pytest
 
 from tests.test_safety import ROWS
 from ullage.safety import classify
+from ullage.safety.rules import table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LINES = int(os.environ.get("ULLAGE_LINES", "3000"))
@@ -210,8 +214,8 @@ def fill(folder: Path) -> None:
 def picture(folder: Path) -> str:
     """Returns a digest of the names and contents in a folder."""
     found = sorted(path for path in folder.rglob("*"))
-    parts = [str(path) + (path.read_text() if path.is_file() else "") for path in found]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    parts = [bytes(path) + (path.read_bytes() if path.is_file() else b"") for path in found]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def seeds() -> list[str]:
@@ -333,3 +337,57 @@ def test_no_context_hides_a_command(seed: int, tmp_path: Path, programs: Path) -
                 wrong.append(line)
                 started.unlink()
     assert not wrong, "\n".join(map(repr, wrong[:20]))
+
+
+PACKERS = "ar bzip2 diff diff3 file gunzip gzip lz4 patch sdiff sort uniq unxz unzip xxd xz zip zstd"
+"""Programs with a rule that read with some options and write with others."""
+
+_PACK = """
+gzip -k f; bzip2 -k f; xz -k f; zstd -q f; lz4 -q f; tar cf a.tar f; zip -q a.zip f; ar rc a.a f
+diff -u f g > f.diff
+"""
+
+
+def combine(name: str) -> Iterator[str]:
+    """Yields the lines that have a harmless option of a program and one more of its options."""
+    rule = table().rules[name]
+    needs = [need for row in rule.rows if row.kind == "read-only" for need in row.needs]
+    reading = [flag for need in needs if need.startswith("-") for flag in need.split("|") if "=" not in flag]
+    values = {"": ((),), "=": (("new",), ("1",)), "?": ((), ("=new",))}
+    options = [
+        "".join((option, *value)) if taking == "?" else shlex.join((option, *value))
+        for option, taking in rule.options.names.items()
+        if "*" not in option and option not in ("-", "-#")
+        for value in values[taking]
+    ]
+    files = ("f", "f new", "f.gz", "f.bz2", "f.xz", "f.zst", "f.lz4 new", "a.tar", "a.zip", "a.a", "f f.diff")
+    for words in itertools.product([name], ["", *reading], ["", *options], files):
+        yield " ".join(word for word in words if word)
+
+
+def start(words: list[str], folder: Path) -> None:
+    """Runs a program in a folder, for a second at most."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            words,
+            check=False,
+            timeout=1,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in PACKERS.split() if shutil.which(name)])
+def test_no_option_makes_a_program_write_that_only_reads(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "f").write_text("b\na\n")
+    (folder / "g").write_text("a\n")
+    start(["bash", "-c", _PACK], folder)
+    before = picture(folder)
+    for line in combine(name):
+        if classify(line).kind == "read-only":
+            start(shlex.split(line), folder)
+            assert picture(folder) == before, line
