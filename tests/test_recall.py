@@ -217,3 +217,10 @@ def test_a_text_that_was_said_often_is_quoted_once() -> None:
     talk.append({"role": "user", "content": "What happened to the crane of Skagen?"})
     block = split_recalled(ullage.fit(talk, "gpt-4o", limit=700).messages[-1]["content"])[0]
     assert block.count("The harbour crane of Skagen failed.") == 1
+
+
+def test_of_a_passage_that_is_too_long_the_sentences_that_bear_on_the_question_are_quoted() -> None:
+    long = f"{'The harbour was busy that day, with many boats. ' * 3}{FACT} {'Later we walked home. ' * 3}"
+    block, _ = split_recalled(fit([*talk({2: long}, 30), asked()], limit=210).messages[-1]["content"])
+    assert f"> user: … {FACT} …" in block
+    assert "harbour was busy" not in block

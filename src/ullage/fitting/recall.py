@@ -15,7 +15,7 @@ from ullage.messages import split_recalled, text_of
 from ullage.text import RECALL_CLOSE, RECALL_OPEN, disarm, split_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ullage.fitting.series import Done
     from ullage.messages import Message
@@ -100,7 +100,8 @@ class Recall:
     def _choose(  # noqa: PLR0917 - the same
         history: Sequence[Message], asked: int, counter: Counter, index: Index, room: int, task: str
     ) -> Quotation | None:
-        ranked, texts = relevant(history, asked, index), _Texts(history, index)
+        query = query_of(history, asked)
+        ranked, texts = relevant(history, asked, index, query), _Texts(history, index, query)
         if task:
             ranked = [number for number in ranked if texts[number].strip() not in task]
         return quote(history, index, ranked, texts, room, lambda text: counter.text(text).ceiling)
@@ -130,8 +131,8 @@ def _first_of(count: int) -> int:
 class _Texts:
     """The texts of passages by their numbers, cut from the history again."""
 
-    def __init__(self, history: Sequence[Message], index: Index) -> None:
-        self._history, self._index = history, index
+    def __init__(self, history: Sequence[Message], index: Index, query: frozenset[str]) -> None:
+        self._history, self._index, self._query = history, index, query
         self._cut: dict[int, list[str]] = {}
 
     def __getitem__(self, number: int) -> str:
@@ -141,23 +142,49 @@ class _Texts:
             parts = self._cut[place] = passages(own_words(self._history[place]))
         return parts[position]
 
+    def shortened(self, number: int, room: int, measure: Callable[[str], int]) -> str:
+        """Returns the sentences of a passage that have words of the query, those with most of them if not
+        all fit; empty if none fits."""
+        said = sentences(self[number])
+        shared = [len(self._query.intersection(stems(sentence))) for sentence in said]
+        chosen: list[int] = []
+        for at in sorted(range(len(said)), key=lambda at: -shared[at]):
+            with_it = sorted([*chosen, at])
+            if shared[at] and measure(_joined(said, with_it)) <= room:
+                chosen = with_it
+        return _joined(said, chosen) if chosen else ""
+
+
+def _joined(said: Sequence[str], chosen: Sequence[int]) -> str:
+    """Returns the chosen sentences of a passage, with marks where others are left out."""
+    parts, last = [], -1
+    for at in chosen:
+        parts += ["…", said[at]] if at > last + 1 else [said[at]]
+        last = at
+    return " ".join(parts if last == len(said) - 1 else [*parts, "…"])
+
 
 def own_words(message: Message) -> str:
     """Returns the text of a message without recalled passages and without outputs of commands."""
     return split_outputs(split_recalled(text_of(message.get("content")))[1])[1]
 
 
-def relevant(history: Sequence[Message], asked: int, index: Index) -> Sequence[int]:
-    """Returns the passages that bear on the question at the place `asked`, the best first.
+def query_of(history: Sequence[Message], asked: int) -> frozenset[str]:
+    """Returns the stems of the question at the place `asked`.
 
-    The messages before it give hints. A question that only refers to them, such as "and what did she say
-    then?", asks with their words.
+    A question that only refers to the messages before it, such as "and what did she say then?", asks with
+    their words.
     """
     asking = sentences(own_words(history[asked]))
     question = " ".join([sentence for sentence in asking if not is_courtesy(sentence)])
     query = frozenset(stems(question))
     if not query and not REFERRING.isdisjoint(question.lower().replace("?", " ").split()):
         query = _stems_before(history, asked)
+    return query
+
+
+def relevant(history: Sequence[Message], asked: int, index: Index, query: frozenset[str]) -> Sequence[int]:
+    """Returns the passages that bear on the query, the best first; the messages before it give hints."""
     rare = max(1, COMMON * len(index))
     if not index.has_rare(query, rare):
         return ()
@@ -186,7 +213,7 @@ def quote(  # noqa: PLR0917 - the parts of one choice
         chosen = _choose(index, ranked, texts, left, measure)
         if not chosen:
             return None
-        text = _block(history, index, chosen, texts)
+        text = _block(history, index, chosen)
         cost = measure(text)
         if cost <= most:
             return Quotation(text, tuple(sorted({index.position(number)[0] for number in chosen})))
@@ -196,9 +223,12 @@ def quote(  # noqa: PLR0917 - the parts of one choice
 
 def _choose(
     index: Index, ranked: Sequence[int], texts: _Texts, room: int, measure: Callable[[str], int]
-) -> list[int]:
-    """Returns the best passages that fit together, each text once, in the order of the history."""
-    chosen: list[int] = []
+) -> dict[int, str]:
+    """Returns the best passages that fit together, each text once, in the order of the history.
+
+    If the best one is too long, only those of its sentences are chosen that bear on the question.
+    """
+    chosen: dict[int, str] = {}
     told: set[str] = set()
     misses = 0
     for number in ranked:
@@ -207,23 +237,25 @@ def _choose(
         if said in told:  # a log that repeats itself, a question that was asked twice
             continue
         cost = measure(text) + _LABEL_TOKENS
+        if cost > room and not chosen and (text := texts.shortened(number, room - _LABEL_TOKENS, measure)):
+            cost = measure(text) + _LABEL_TOKENS
         if cost <= room:
             room -= cost
-            chosen.append(number)
+            chosen[number] = text
             told.add(said)
         else:
             misses += 1
             if misses > _MISSES:
                 break
-    return sorted(chosen, key=index.position)
+    return {number: chosen[number] for number in sorted(chosen, key=index.position)}
 
 
-def _block(history: Sequence[Message], index: Index, chosen: Iterable[int], texts: _Texts) -> str:
+def _block(history: Sequence[Message], index: Index, chosen: Mapping[int, str]) -> str:
     """Returns the quotation: the speaker before each message, and each date once before its messages."""
     lines = [RECALL_OPEN]
     last, day = -1, ""
-    for number in chosen:
-        place, text = index.position(number)[0], texts[number]
+    for number, text in chosen.items():
+        place = index.position(number)[0]
         date = _date_of(history, place)
         if date != day:
             lines.append(f"> {date or 'undated'}")
