@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ullage.fitting.digest import EMPTY, MOST_FACTS, Digest, Taken, absorb, parse, write
+from ullage.fitting.digest import EMPTY, FEWEST_FACTS, MOST_FACTS, Digest, Taken, absorb, parse, write
 from ullage.fitting.facts import LABEL_CHARS, find
 from ullage.fitting.outputs import words
 from ullage.fitting.values import VALUE_CHARS
@@ -291,6 +291,12 @@ def test_the_pool_is_bounded_however_long_the_conversation_gets() -> None:
 
 def test_absorbing_all_at_once_is_bounded_too() -> None:
     assert len(absorb(EMPTY, [noise(order) for order in range(200)]).facts) <= MOST_FACTS
+
+
+def test_a_small_block_has_a_small_pool() -> None:
+    messages = [noise(order) for order in range(200)]
+    small, large = absorb(EMPTY, messages, 1_000), absorb(EMPTY, messages, 1_000_000)
+    assert len(small.facts) <= FEWEST_FACTS < len(large.facts) <= MOST_FACTS
 
 
 def test_a_digest_fed_back_a_hundred_times_keeps_its_room_and_its_best_facts() -> None:

@@ -71,6 +71,10 @@ EMPTY = Digest()
 
 MOST_FACTS = 2_000
 """Most facts in the pool; if there are more, the lightest quarter is dropped."""
+FEWEST_FACTS = 500
+"""The same for the smallest block."""
+TOKENS_A_FACT = 8
+"""The pool has one fact for so many tokens of the block. The block itself has room for about half of them."""
 LINE_SHARE = 0.5
 """Largest share of the block for the facts of one label; more only if the others leave room."""
 FEW = 256
@@ -141,22 +145,26 @@ _DIGIT = re.compile(r"\d")  # the number in a sentence may belong to something e
 _SHOWN = re.compile(r"\(([\w.\-\[\]]{1,40})=(.{1,85})\)$")
 
 
-def absorb(digest: Digest, taken: Sequence[Taken]) -> Digest:
-    """Returns the digest with the facts of these messages added."""
+def absorb(digest: Digest, taken: Sequence[Taken], room: int | None = None) -> Digest:
+    """Returns the digest with the facts of these messages added.
+
+    `room` is the size of the block in tokens. A small block has a small pool; None allows the largest pool.
+    """
+    most = MOST_FACTS if room is None else min(MOST_FACTS, max(FEWEST_FACTS, room // TOKENS_A_FACT))
     pool = {fact[1]: fact for fact in digest.facts}
     for message in taken:
         _note(pool, message)
-        if len(pool) > 2 * MOST_FACTS:
-            pool = {fact[1]: fact for fact in _ranked(pool)}
-    return replace(digest, facts=_ranked(pool))
+        if len(pool) > 2 * most:
+            pool = {fact[1]: fact for fact in _ranked(pool, most)}
+    return replace(digest, facts=_ranked(pool, most))
 
 
-def _ranked(pool: dict[str, Fact]) -> tuple[Fact, ...]:
+def _ranked(pool: dict[str, Fact], most: int = MOST_FACTS) -> tuple[Fact, ...]:
     """Returns the facts of a pool, the heaviest first; without the lightest ones if there are too many."""
     # Most of the pool is in order already, and a sort takes little time then.
     ranked = sorted(pool.values(), key=_weight, reverse=True)
-    if len(ranked) > MOST_FACTS:
-        del ranked[MOST_FACTS * 3 // 4 :]
+    if len(ranked) > most:
+        del ranked[most * 3 // 4 :]
     return tuple(ranked)
 
 

@@ -188,7 +188,7 @@ def _with_digest(draft: Draft) -> Draft:
     """Returns the draft with the digest of the removed messages in its first system message."""
     digest = draft.digest
     if draft.taken:
-        digest = absorb(digest, sorted(draft.taken, key=lambda taken: taken.order))
+        digest = absorb(digest, sorted(draft.taken, key=lambda taken: taken.order), draft.digest_room)
     counter, limit = draft.options.counter, draft.options.limit
     bare, most = draft.ceiling - draft.set_aside, draft.digest_room
     room = min(most, limit - bare)
