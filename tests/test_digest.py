@@ -186,8 +186,8 @@ def test_a_digest_reads_as_names_with_values_by_who_said_them() -> None:
         "",
         DIGEST_OPEN,
         (
-            "> change_order(order_id=Z-20931): Error: address outside of the delivery area"
-            " · address=14 Quay Lane"
+            "> change_order(order_id=Z-20931): address=14 Quay Lane"
+            " · Error: address outside of the delivery area"
         ),
         (
             "> find_customer(email=mara.voss@example.org): customer_id=C55801 · name=Mara Voss · total=48.5"

@@ -13,7 +13,7 @@ import ullage
 from ullage.fitting.block import read_block, write_lines
 from ullage.fitting.digest import EMPTY, MOST_ALIKE, SHAPES, Taken, absorb, parse, write
 from ullage.fitting.facts import ROWS, Kind, find
-from ullage.fitting.outputs import pairs, words
+from ullage.fitting.outputs import ERROR_WORDS, find_lines, pairs, words
 from ullage.fitting.shorten import cut_middle
 from ullage.fitting.talk import LEAST, information, is_standing, read_speech, sentences
 from ullage.messages import split_digest
@@ -553,3 +553,75 @@ def test_a_block_of_long_foreign_lines_is_read_in_little_time() -> None:
     before = time.process_time()
     parse(block)
     assert time.process_time() - before < 2
+
+
+def written(messages: list[Taken], room: int = 400) -> str:
+    return write(absorb(EMPTY, messages), room, tokens)[0]
+
+
+def run(at: int, command: str, printed: str) -> list[Taken]:
+    arguments = json.dumps({"command": command})
+    return [
+        Taken("assistant", "", at, calls=(("bash", arguments),)),
+        Taken("tool", printed, at + 1, call=("bash", arguments)),
+    ]
+
+
+def test_a_result_stands_behind_its_command() -> None:
+    first = "hostname && find /testbed -type f -name '*.txt' -size +10k -exec du -sh {} +"
+    second = "grep -rn --include='*.toml' 'requires-python' /testbed/packages | sort | uniq -c"
+    block = written(
+        [*run(0, first, "host 750f73ff0550 has 4 files"), *run(2, second, "12 files ask for 3.11")]
+    )
+    places = [block.index(text) for text in (first, "750f73ff0550", second, "12 files")]
+    assert places == sorted(places)
+
+
+def test_commands_that_differ_only_in_their_numbers_leave_room_for_what_was_told() -> None:
+    told = "In total we lost $385,443.60 across all regions, and south gained $17,409.90."
+    messages = [Taken("assistant", told, 0)]
+    for at in range(1, 24, 2):
+        messages += run(at, f"print(df[df.cohort=={at}].describe())", "")
+    block = written(messages, 120)
+    assert told in block
+    assert block.count("describe()") <= 3
+
+
+def test_a_long_list_of_ids_leaves_room_for_what_was_told() -> None:
+    told = "The cheapest with breakfast is LIS-4471: 212.40 EUR for 3 nights."
+    messages = [Taken("assistant", told, 0)]
+    for page in range(1, 6):
+        rows = [{"hotel_id": f"LIS-{page}{row:03d}", "rating": row} for row in range(12)]
+        messages.append(Taken("tool", json.dumps(rows), page, call=("search_hotels", '{"city": "Lisbon"}')))
+    block = written(messages, 300)
+    assert told in block
+    assert 3 < block.count("LIS-") <= MOST_ALIKE[Kind.KEY] + 1
+
+
+def test_a_value_that_its_label_shows_is_not_written_again() -> None:
+    title = {"title": "Weather Patterns: A Summary"}
+    block = written(
+        [Taken("tool", json.dumps({"id": "doc-1777", **title}), 0, call=("create", json.dumps(title)))]
+    )
+    assert block.count("Weather Patterns") == 1
+    assert "id=doc-1777" in block
+
+
+@pytest.mark.parametrize(
+    "line", ["-rw-r--r-- 1 root root 6744 Apr 30 08:32 error.c", "src/lib/errors.py", "failed.log"]
+)
+def test_the_name_of_a_file_reports_no_error(line: str) -> None:
+    assert find_lines(ERROR_WORDS, f"total 12\n{line}\nREADME.md") == []
+
+
+def test_a_phrase_that_a_kept_sentence_has_is_not_listed_again() -> None:
+    block = written(
+        [Taken("assistant", "We keep **Interactive mode** and drop the RPC mode of version 2.", 0)]
+    )
+    assert block.count("Interactive mode") == 1
+
+
+def test_a_field_with_code_behind_it_names_no_speaker() -> None:
+    block = written([Taken("user", "File: `src/main.py` has the parser of version 3 in it.", 0)])
+    assert "user File" not in block
+    assert "src/main.py" in block

@@ -85,8 +85,8 @@ def _texts(items: Iterable[Item], shown: str) -> Iterator[str]:
     name = ""
     values: list[str] = []
     for own, value in items:
-        if value == shown:
-            continue
+        if value == shown or (shown and ": " in value and value.replace(": ", ":") == shown):
+            continue  # a label has no colon followed by a space
         if values and own == name and own and " " not in value:
             values.append(value)
             continue

@@ -122,10 +122,16 @@ CROWDING = 0.1
 
 REPEATED = 0.4
 """If at most this share of a sentence's subjects is new, the sentence is a repetition."""
-MOST_ALIKE: dict[Kind, int] = {Kind.DETAIL: 4, Kind.USED: 48, Kind.MENTIONED: 48, Kind.FOUND: 48}
-"""Most values with one name in one line, by kind: a longer list of numbers or names of code tells nothing."""
+MOST_ALIKE: dict[Kind, int] = {
+    Kind.KEY: 24,
+    Kind.DETAIL: 4,
+    Kind.USED: 48,
+    Kind.MENTIONED: 48,
+    Kind.FOUND: 48,
+}
+"""Most values with one name in one line, by kind: a longer list of ids, numbers or names tells nothing."""
 SHAPES = 3
-"""Most sentences that differ only in their numbers, as the lines of a log do."""
+"""Most sentences or commands that differ only in their numbers, as the lines of a log do."""
 BARE = 3
 """Most unnamed values of one label; a longer list would say nothing."""
 
@@ -342,6 +348,8 @@ class _Chosen:
         _, value, name, line, _, seen, kind = fact
         if not name and " " not in value and value.isascii():
             return self._is_full(line, "", BARE)
+        if (kind is Kind.COMMAND or (kind is Kind.ARGUMENT and "(" in value)) and _DIGIT.search(value):
+            return self._is_full(line.partition("(")[0], value.translate(_NO_DIGITS), SHAPES)
         if kind in _REPEATING and seen:
             if _DIGIT.search(value):
                 return self._is_full(line, value.translate(_NO_DIGITS), SHAPES)
@@ -366,7 +374,11 @@ def _without_echoes(chosen: list[Fact]) -> list[Fact]:
     """Returns the facts without the unnamed words that another fact, such as a sentence, contains."""
     text = " ".join([value for _, value, _, _, _, _, kind in chosen if kind in _PHRASES])
     told = {*text.split(), *text.translate(_MARKS).split()}
-    return [fact for fact in chosen if fact[6] < Kind.USED or fact[1] not in told or not fact[5]]
+
+    def is_echo(value: str) -> bool:
+        return value in told or (" " in value and value in text)
+
+    return [fact for fact in chosen if fact[6] < Kind.USED or not fact[5] or not is_echo(fact[1])]
 
 
 def _lines(chosen: Sequence[Fact]) -> Iterator[str]:
@@ -387,12 +399,15 @@ def _lines(chosen: Sequence[Fact]) -> Iterator[str]:
 
 
 def _group(fact: Fact) -> tuple[int, str]:
-    """Returns the sort key of a fact in its line: texts, then words by group, then values with names."""
-    _, value, name, _, _, _, _ = fact
+    """Returns the sort key of a fact in its line: texts, then words by group, then values with names.
+
+    A command stands among the texts, in front of its result.
+    """
+    _, value, name, _, _, _, kind = fact
     if name in _GROUPS:
         folder = value.rpartition("/")[0] if name == PATHS else ""
         return 1 + _GROUPS.index(name), folder
-    return (9, "") if name else (0, "")
+    return (9, "") if name and kind is not Kind.COMMAND else (0, "")
 
 
 def task_block(task: str, *, facts: bool) -> str:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 
 from ullage.fitting.relevance import stop_words
-from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_hash, is_moment
+from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_hash, is_moment, is_row
 
 MOST_WORDS = 16
 """The most identifiers that are read from one text."""
@@ -194,11 +194,16 @@ def find_lines(wanted: tuple[str, ...], text: str) -> list[str]:
     at = find_first(wanted, lowered)
     while 0 <= at < len(text) and len(found) < 2:
         line = _line_at(text, at)
-        if not line.endswith(_CODE_ENDS):
+        if not line.endswith(_CODE_ENDS) and not _is_listed(line):
             found.append(line)
         end = lowered.find("\n", at)
         at = find_first(wanted, lowered, end) if end >= 0 else -1
     return found
+
+
+def _is_listed(line: str) -> bool:
+    """Returns True for files in a listing, such as `error.c`: their names report nothing."""
+    return is_row(line) or all(_FILE.fullmatch(word.rpartition("/")[2]) for word in line.split())
 
 
 def find_first(wanted: tuple[str, ...], lowered: str, start: int = 0) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ullage.fitting.relevance import stop_words
-from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of
+from ullage.fitting.values import VALUE_CHARS, clean, ends_of, head_of, is_row
 
 LEAST = 3.0
 """Least information of a sentence that is kept."""
@@ -51,7 +51,6 @@ _IDENTIFIER = re.compile(
     r"\w@\w|\w/[\w-]+[/.]\w|\b[a-z]\w+\.[a-z]\w+|\w_\w|[A-Za-z][#-]?\d{2}|#\w?\d|\d{6}", re.ASCII
 )
 _DIGIT = re.compile(r"\d")
-_ROW = re.compile(r"[dl-](?:[r-][w-][xsStT-]){3}[.+@]?\s")
 _LISTED = 3  # a line with more commas that ends with one is a piece of a list
 # A time of day to the second, with the day in front of it.
 _SECOND = re.compile(
@@ -74,8 +73,11 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8},? \d{4}|[A-Z][a-z]{2,8} \d{1,2},? \d{4}"
     r"|\d{4}年\d{1,2}月\d{1,2}日)[\])]?:?\s*"
 )
-# What a log counts, as in "Tokens: 20,069 sent", is not a name.
-_NAME = re.compile(r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): +(?=[^\s\d$])")
+# What a log counts, as in "Tokens: 20,069 sent", is not a name, and neither is the name of a field that has a
+# path or code behind it: "File: `src/main.py`".
+_NAME = re.compile(
+    r"(?!\w*(?:Error|Exception|Warning|Note): )([A-Z][\w'-]{1,20}): +(?=[^\s\d$`/<{\[])(?!\S+[/=_]\S)"
+)
 
 
 def sentences(text: str) -> list[str]:
@@ -200,7 +202,7 @@ def _is_code(sentence: str) -> bool:
         return True
     if last == "," and (" " not in sentence or sentence.count(",") > _LISTED):
         return True
-    return (last == ">" and first == "<") or (first in "-dl" and _ROW.match(sentence) is not None)
+    return (last == ">" and first == "<") or is_row(sentence)
 
 
 @lru_cache(4_000)

@@ -21,6 +21,7 @@ _MEASURE = re.compile(r"[+-]?\d[\d.,:/-]*(?:[A-Za-z]{0,3}|\(?[^\x00-\x7f]+\)?)")
 _MOMENT = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ])?\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d{4}-\d\d-\d\dT\S+"
 )
+_ROW = re.compile(r"[dl-](?:[r-][w-][xsStT-]){3}[.+@]?\s")
 # Chinese and Japanese have no spaces: a text is cut behind a mark.
 _GAP = re.compile(r"\s|(?<=[，。、；：！？])")
 _LAST_GAP = re.compile(rf".*({_GAP.pattern})", re.DOTALL)
@@ -88,6 +89,11 @@ def is_number(value: str) -> bool:
 def is_moment(value: str) -> bool:
     """Returns True if a value is a time of day, or a date with a time of day."""
     return (":" in value or "T" in value) and _MOMENT.fullmatch(value) is not None
+
+
+def is_row(line: str) -> bool:
+    """Returns True for a row of `ls -l`."""
+    return line[:1] in {"-", "d", "l"} and _ROW.match(line) is not None
 
 
 def day_of(value: str) -> str:
