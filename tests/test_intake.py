@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import types
 from collections import UserDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -33,6 +34,21 @@ class Dumped:
             name: value.model_dump() if isinstance(value, Dumped) else value
             for name, value in self.__dict__.items()
         }
+
+
+@dataclass
+class Said:
+    """As a program's own message: the fields are there, but it is no mapping."""
+
+    role: str
+    content: str
+
+
+class Line(NamedTuple):
+    """As a program's own message, which is a tuple too."""
+
+    role: str
+    content: str
 
 
 def user(text: str) -> dict[str, Any]:
@@ -279,6 +295,8 @@ async def _late() -> AsyncIterator[Any]:
         ([{"choices": []}], "choices[0].message"),
         ([{"type": "human", "content": "x"}], "convert_to_openai_messages"),
         ([{"role": "user", "content": "x", 5: "y"}], "the name of a member must be a string, not an int"),
+        ([Said("user", "x")], "not a Said; convert it with dataclasses.asdict"),
+        ([Line("user", "x")], "not a Line; convert it with its method _asdict"),
     ],
 )
 def test_what_is_no_message_is_told_as_such(messages: Any, text: str) -> None:
@@ -301,6 +319,26 @@ def test_what_is_nested_without_end_is_refused() -> None:
         wire.read({"messages": deep}, "openai.chat")
     with pytest.raises(ConfigurationError, match="nested more than"):
         read_usage({"prompt_tokens": deep})
+
+
+@pytest.mark.parametrize("given", [10**5000, [10**5000], {"a": 10**5000}], ids=["bare", "list", "object"])
+def test_a_number_too_long_for_json_is_refused_with_what_to_write(given: Any) -> None:
+    advice = "more than 4,000 digits; write it as a string"
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": given}}
+    part = {"role": "user", "content": [{"type": "odd", "value": given}]}
+    for message in (part, {"role": "assistant", "content": None, "tool_calls": [call]}):
+        with pytest.raises(InvalidConversation, match=advice):
+            ullage.count([message])
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"maximum": given}}}
+    with pytest.raises(InvalidConversation, match=advice):
+        ullage.count([], tools=[tool])
+    with pytest.raises(InvalidRequest, match=advice):
+        ullage.count_request({"messages": [user("x")], "tools": [tool]}, "openai.chat")
+
+
+def test_a_number_that_json_can_hold_is_taken() -> None:
+    part = {"role": "user", "content": [{"type": "odd", "value": -(10**3999)}]}
+    assert ullage.count([part]).tokens > 1000
 
 
 @pytest.mark.parametrize("place", ["type", "custom", "arguments"])

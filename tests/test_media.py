@@ -37,6 +37,7 @@ def answer(**more: Any) -> dict[str, Any]:
         {"refusal": TEXT},
         {"reasoning_content": TEXT},
         {"reasoning": TEXT},
+        {"reasoning": [{"type": "text", "text": TEXT}]},
         {"thinking_blocks": [{"type": "thinking", "thinking": TEXT, "signature": "c2ln"}]},
         {"reasoning_details": [{"type": "reasoning.text", "text": TEXT}]},
         {"content": [{"type": "thinking", "thinking": TEXT, "signature": "c2ln"}]},

@@ -26,7 +26,10 @@ DEEPEST = 64
 SHOWN = 40
 """Most characters of a value that an error shows."""
 
-_LEAVES = frozenset({str, int, float, bool, NoneType})
+LONGEST = 4_000
+"""Most digits of a whole number. Python refuses to write numbers of more than 4,300 digits as text."""
+
+_LEAVES = frozenset({str, float, bool, NoneType})
 _SPEAKERS = SYSTEM_ROLES | {"user", "assistant"}
 
 
@@ -40,11 +43,15 @@ class NotPlain(ValueError):  # noqa: N818 - callers make it an error of their ow
 def plain(value: Any, levels: int = DEEPEST) -> Any:
     """Returns a value as dicts, lists and leaves: dumps SDK objects, converts other Mappings to dicts.
 
-    A value that is plain already is returned unchanged. Raises NotPlain if the value is nested too deeply, or
-    if the name of a member is not a string.
+    A value that is plain already is returned unchanged. Raises NotPlain if the value is nested too deeply, if
+    the name of a member is not a string, or if a number is too long.
     """
     kind = value.__class__
     if kind in _LEAVES:
+        return value
+    if kind is int:
+        if value.bit_length() > LONGEST * _BITS:
+            raise NotPlain(f"a number has more than {LONGEST:,} digits; write it as a string")
         return value
     if levels <= 0:
         raise NotPlain(f"nested more than {DEEPEST} levels deep")
@@ -63,6 +70,10 @@ def plain(value: Any, levels: int = DEEPEST) -> Any:
     if callable(dump):
         return plain(_dumped(dump), levels - 1)
     return plain(dict(value), levels - 1) if isinstance(value, Mapping) else value
+
+
+_BITS = 3.322
+"""Bits of a decimal digit."""
 
 
 def _is_same_object(one: object, other: object) -> bool:
@@ -211,11 +222,19 @@ def read_message(given: Any, index: int) -> Message:
         raise InvalidConversation(str(error), index=index) from None
     if not isinstance(message, dict):
         raise InvalidConversation(
-            f'a message must be a dict, not {kind_of(given)}; write {{"role": "user", "content": "…"}}',
-            index=index,
+            f"a message must be a dict, not {kind_of(given)}; {_as_dict(given)}", index=index
         )
     _check(message, index)
     return message
+
+
+def _as_dict(given: object) -> str:
+    """Returns what to do with a value that was given in place of a message."""
+    if hasattr(given, "__dataclass_fields__") and not isinstance(given, type):
+        return "convert it with dataclasses.asdict"
+    if hasattr(given, "_asdict"):
+        return "convert it with its method _asdict"
+    return 'write {"role": "user", "content": "…"}'
 
 
 def _is_common(message: dict[str, Any]) -> bool:

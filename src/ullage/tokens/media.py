@@ -209,9 +209,7 @@ def beside_content(message: Mapping[str, Any], price: Price) -> tuple[int, int]:
 
     Thinking is often present twice, as text and as blocks, but is sent once.
     """
-    blocks = ("thinking_blocks", "reasoning_details")
-    thoughts = [_text(message.get(name)) for name in ("reasoning_content", "reasoning")]
-    thoughts += [thinking_text({"thinking": message[name]}) for name in blocks if message.get(name)]
+    thoughts = [thinking_text({"thinking": message[name]}) for name in _THOUGHTS if message.get(name)]
     tokens, ceiling = price(_text(message.get("refusal")))
     for thought in dict.fromkeys(filter(None, thoughts)):
         more, most = price(thought)
@@ -220,6 +218,10 @@ def beside_content(message: Mapping[str, Any], price: Price) -> tuple[int, int]:
         more, most = _spoken(message["audio"], price)
         tokens, ceiling = tokens + more, ceiling + most
     return tokens, ceiling
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks", "reasoning_details")
+"""Fields of a message that hold its thinking, as a text or as blocks."""
 
 
 def _spoken(audio: Any, price: Price) -> tuple[int, int]:
