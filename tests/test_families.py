@@ -146,6 +146,12 @@ MODELS: Mapping[str, str] = {
     "microsoft/phi-4": "phi",
     "us.writer.palmyra-x4-v1:0": "palmyra",
     "an-entirely-new-model": "unknown",
+    "our-claude": "claude",
+    "team_Claude_4": "claude",
+    "sonnet": "claude",
+    "opus[1m]": "claude",
+    "haikus": "unknown",
+    "mistral-claude-tune": "mistral",
     "gpt-5-nano-2025-08-07": "gpt-5-nano",
     "gpt-5-2025-08-07": "gpt-5",
     "gpt-5.2-2025-12-11": "gpt-5-1",
@@ -388,6 +394,8 @@ def test_a_body_that_names_no_model_is_counted_for_any_that_may_answer(
     unnamed = ullage.count_request(body, api)
     assert not unnamed.exact
     assert unnamed.ceiling >= max(ullage.count_request(body, api, model).tokens for model in models)
+    if api != "gemini":  # its model is in the address
+        assert ullage.count_request({**body, "model": ""}, api) == unnamed
 
 
 def test_without_a_model_the_ceiling_covers_the_finest_vocabulary() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import ullage
 from tests import oracle
-from tests.texts import KINDS, prose, python_code
+from tests.texts import KINDS, LANGUAGES, prose, python_code
 from ullage.errors import ConfigurationError, InvalidConversation
 from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN
 from ullage.tokens import counter_for, get_tokenizer, register_tokenizer, registry
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 USER = {"role": "user", "content": "Hello, world!"}
 CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-MODERN = ("o200k", "cl100k", "llama3", "qwen3", "deepseek", "tekken", "gemma3")
+MODERN = (
+    *("o200k", "cl100k", "llama3", "qwen2", "qwen3", "deepseek", "tekken"),
+    *("gemma3", "gemma4", "glm4", "kimi", "gpt-oss"),
+)
 
 
 @pytest.fixture
@@ -326,6 +329,33 @@ def test_the_ceiling_of_an_unknown_model_holds_for_mixtures(seed: int) -> None:
     text = "\n".join(kind(r)[: r.randrange(40, 2000)] for kind in r.choices(KINDS, k=4))
     ceiling = counter_for("no-such-model").text(text).ceiling
     assert ceiling >= max(vocabulary(name).count(text) for name in MODERN)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("times", [1, 20])
+def test_the_ceiling_of_an_unknown_model_holds_in_every_language(language: str, times: int) -> None:
+    text = LANGUAGES[language] * times
+    named, unnamed = counter_for("no-such-model").text(text), counter_for(None).text(text)
+    assert named.ceiling >= max(vocabulary(name).count(text) for name in MODERN)
+    assert unnamed.ceiling >= max(named.ceiling, counter_for("claude-opus-4-7").text(text).tokens)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"response": "[{\\"id\\":\\"1\\",\\"title\\":\\"Tea\\",\\"taste\\":\\"mild\\"}]"}' * 20,
+        "<<<<<<< SEARCH\n)\n=======\n    name=self.name,\n>>>>>>> REPLACE\n" * 20,
+        "<" * 500,
+        "\t" * 50_000,
+        "\u200d" * 5_000,
+        "ＡＢＣＤ１２３４" * 40,
+    ],
+    ids=["JSON in JSON", "edits", "angles", "tabs", "joiners", "wide letters"],
+)
+def test_the_ceiling_of_an_unknown_model_holds_for_odd_texts(text: str) -> None:
+    assert counter_for("no-such-model").text(text).ceiling >= max(
+        vocabulary(name).count(text) for name in MODERN
+    )
 
 
 @given(st.text(max_size=80))

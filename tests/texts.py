@@ -157,3 +157,38 @@ def chinese(r: random.Random) -> str:
 
 
 KINDS = [listing, processes, log, hexdump, base64_lines, json_text, python_code, prose, chinese]
+
+LANGUAGES = {
+    "Afrikaans": "Die regering het besluit om die skole in die platteland te herbou.",
+    "Amharic": "አዲስ አበባ የኢትዮጵያ ዋና ከተማ ናት። ብዙ ሕዝብ ይኖርባታል።",
+    "Arabic": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدينة فيها من حيث عدد السكان.",
+    "Armenian": "Երևանը Հայաստանի մայրաքաղաքն է և ամենամեծ քաղաքը։",
+    "Basque": "Gobernuak erabaki du ikastetxe berriak eraikitzea.",
+    "Bengali": "ঢাকা বাংলাদেশের রাজধানী এবং বৃহত্তম শহর, যেখানে কোটি মানুষ বাস করে।",
+    "Burmese": "ရန်ကုန်မြို့သည် မြန်မာနိုင်ငံ၏ အကြီးဆုံးမြို့ ဖြစ်သည်။",
+    "Chinese": "人工智能正在改变我们的生活方式，许多公司都在投入大量资金研究新的技术。",
+    "Dutch": "De gemeenteraad besluit vanavond over de aanleg van een nieuwe fietsbrug.",
+    "Finnish": "Helsinki on Suomen pääkaupunki ja maan väkiluvultaan suurin kaupunki.",
+    "Georgian": "თბილისი საქართველოს დედაქალაქი და უდიდესი ქალაქია.",
+    "German": "Die Bundesregierung beschloss umfangreiche Maßnahmen zur Förderung der Wissenschaft.",
+    "Greek": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας και η μεγαλύτερη πόλη της χώρας.",
+    "Hebrew": "ירושלים היא עיר הבירה של מדינת ישראל והעיר הגדולה ביותר בה.",
+    "Hindi": "भारत एक विशाल देश है जहाँ अनेक भाषाएँ बोली जाती हैं और विविध संस्कृतियाँ पाई जाती हैं।",
+    "Indonesian": "Pemerintah daerah memutuskan membangun kembali jembatan yang rusak akibat banjir.",
+    "Italian": "Il consiglio comunale discute stasera la costruzione di una nuova pista ciclabile.",
+    "Japanese": "東京は日本の首都であり、世界最大の都市の一つです。人工知能は急速に発展しています。",
+    "Khmer": "ភ្នំពេញគឺជារាជធានីនៃព្រះរាជាណាចក្រកម្ពុជា។",
+    "Korean": "서울은 대한민국의 수도이며 세계에서 가장 큰 도시 중 하나입니다.",
+    "Polish": "Warszawa jest stolicą Polski i największym miastem kraju, położonym nad Wisłą.",
+    "Russian": "Москва является столицей Российской Федерации и крупнейшим городом страны.",
+    "Swahili": "Serikali imeamua kujenga shule mpya vijijini na kuajiri walimu zaidi.",
+    "Tagalog": "Nagpasya ang pamahalaan na magpatayo ng mga bagong paaralan sa mga lalawigan.",
+    "Tamil": "சென்னை தமிழ்நாட்டின் தலைநகரமாகும், இந்தியாவின் நான்காவது பெரிய நகரம்.",
+    "Thai": "กรุงเทพมหานครเป็นเมืองหลวงและนครที่มีประชากรมากที่สุดของประเทศไทย",
+    "Turkish": "İstanbul, Türkiye'nin en kalabalık şehridir ve tarihî açıdan önemlidir.",
+    "Uzbek": "Hukumat qishloqlarda yangi maktablar qurish va oʻqituvchilarni olishga qaror qildi.",
+    "Vietnamese": "Hà Nội là thủ đô của nước Cộng hòa Xã hội chủ nghĩa Việt Nam.",
+    "emoji": "👩\u200d👩\u200d👧\u200d👦 🏳️\u200d🌈 👨🏿\u200d💻 😀🎉🚀🧠",
+    "signs": "∀x∈ℝ: ∑ᵢ₌₁ⁿ αᵢ·βᵢ ≤ √(∫₀^∞ f(x)²dx) ⟹ ∂²φ/∂t² = ∇·(κ∇φ)",
+}
+"""A sentence or two in each language, and in what is not one."""

@@ -152,7 +152,7 @@ def _same(api: ApiName | None) -> str | None:
     return None if api is None else SAME.get(api, api)
 
 
-_ROW_ONLY = frozenset({"like", "api", "host", "models", "default_for"})
+_ROW_ONLY = frozenset({"like", "api", "host", "models", "words", "default_for"})
 _TUPLES = ("call_names", "apis")
 
 
@@ -242,12 +242,26 @@ def _defaults() -> dict[str | None, str]:
     return {api: name for name, row in rows().items() for api in row.get("default_for", ())}
 
 
+@functools.cache
+def _words() -> dict[str, str]:
+    """Returns the family for each word that is enough in a name without a known prefix."""
+    return {word: name for name, row in rows().items() for word in row.get("words", ())}
+
+
+_WORD = re.compile("[a-z]+")
+
+
 @functools.lru_cache(1024)
 def family_name(model: str | None) -> str:
-    """Returns the family whose prefix of the model's name is longest, or `unknown` if no prefix matches."""
+    """Returns the family of a model's name: of its longest prefix, else of a word in it, else `unknown`."""
+    if model is None:
+        return "unknown"
     prefixes = _prefixes()
-    best = None if model is None else longest_prefix(model, prefixes)
-    return "unknown" if best is None else prefixes[best]
+    best = longest_prefix(model, prefixes)
+    if best is not None:
+        return prefixes[best]
+    words = _words()
+    return next((words[word] for word in _WORD.findall(model.lower()) if word in words), "unknown")
 
 
 def family_of(model: str | None, api: ApiName | None = None, endpoint: str = "") -> Family:

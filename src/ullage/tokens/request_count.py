@@ -82,7 +82,7 @@ def count_request(body: Mapping[str, Any], api: ApiName, model: str | None = Non
     If neither the body nor the caller names a model, the count is an estimate for any model of that API.
     """
     request = wire.read(body, api)
-    return count_read(counter_for(Target(model=model or request.model, api=api)), request)
+    return count_read(counter_for(Target(model=model or request.model or None, api=api)), request)
 
 
 def count_read(counter: Counter, request: Request) -> Count:
