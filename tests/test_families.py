@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -19,8 +20,10 @@ import ullage
 from ullage import wire
 from ullage.target import Target
 from ullage.tokens.ceilings import BOUNDS
+from ullage.tokens.counter import Counter as TokenCounter
 from ullage.tokens.counter import counter_for
 from ullage.tokens.families import family, family_name, family_of, is_hosted, margins, rows
+from ullage.tokens.measures import measures_of
 from ullage.tokens.request_count import count_read
 from ullage.tokens.vocabularies import RULES, VOCABULARIES, vocabulary
 
@@ -339,6 +342,20 @@ def test_a_host_is_told_from_the_maker(
     model: str | None, api: str | None, endpoint: str, hosted: bool
 ) -> None:
     assert is_hosted(model, api, family_of(model).apis, endpoint) is hosted
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "nova-pro", "command-a-03-2025", "gpt-5.1"])
+def test_the_ceiling_adds_no_share_to_the_prompt_that_a_provider_adds(model: str, choice: str) -> None:
+    row = family_of(model)
+    longer = dataclasses.replace(row, tools=dataclasses.replace(row.tools, once=row.tools.once + 1000))
+    tools = [{"type": "function", "function": {"name": "find", "description": "Finds a word in a text."}}]
+    costs = [
+        TokenCounter(each, measures_of(each, None)).request(tools, system=False, tool_choice=choice)
+        for each in (row, longer)
+    ]
+    assert costs[1].tokens == costs[0].tokens + 1000
+    assert costs[1].ceiling == costs[0].ceiling + 1000
 
 
 def test_the_ceiling_at_a_host_has_room_for_the_hosts_own_prompt() -> None:

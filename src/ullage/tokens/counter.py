@@ -146,10 +146,12 @@ class Counter:
 
     def _tools(self, tools: Sequence[Tool], system: bool | str, choice: Any) -> Cost:
         rule = self.family.tools
-        more = self._choice(choice, tools) + rule.each * len(tools)
+        more = rule.each * len(tools)
         if rule.property:
             more += rule.property * count_properties(tools)
-        cost = self._definitions(rule, tools_texts(tools, rule.rule), system, more)
+        cost = self._definitions(
+            rule, tools_texts(tools, rule.rule), system, more, self._choice(choice, tools)
+        )
         cost = cost._replace(ceiling=cost.ceiling + rule.margin_each * max(0, len(tools) - FEW))
         if rule.rule == "values" and has_references(tools):
             # Providers write references out, recursive ones over several levels. The highest recorded cost is
@@ -245,10 +247,12 @@ class Counter:
         name = function.get("name") if isinstance(function, dict) else None
         return rule.forced + (rule.named + self._measure(name) if name and rule.named else 0)
 
-    def _definitions(self, rule: Definitions, texts: Sequence[str], system: bool | str, more: int) -> Cost:
+    def _definitions(
+        self, rule: Definitions, texts: Sequence[str], system: bool | str, more: int, chosen: int = 0
+    ) -> Cost:
         scale = self._scale if rule.scale is None else rule.scale
         margin = self._margin if rule.margin is None else 1.0 + rule.margin
-        tokens = round(sum(map(self._measure, texts)) * scale) + rule.once + more
+        tokens = round(sum(map(self._measure, texts)) * scale) + rule.once + more + chosen
         slack = rule.margin_once + rule.maybe
         if system is False:
             tokens += rule.no_system
@@ -256,7 +260,8 @@ class Counter:
             slack += rule.after_word
         elif system[-1:].isalnum():
             tokens += rule.after_word
-        return Cost(tokens, math.ceil(tokens * margin) + slack)
+        known = rule.once + chosen if rule.steady else 0
+        return Cost(tokens, known + math.ceil((tokens - known) * margin) + slack)
 
     def _cost(self, text: str, framing: int) -> Cost:
         tokens = self._measure(text) if text else 0

@@ -33,6 +33,9 @@ class Definitions:
     """Tokens of this family for one token of the vocabulary; None means the family's own `scale`."""
     once: int = 0
     """Tokens that a request with definitions costs in addition."""
+    steady: bool = False
+    """True if `once` is the provider's own prompt, which is the same in each request. The ceiling then adds a
+    share to the definitions, and none to this prompt and to what a tool choice adds to it."""
     each: int = 0
     """Tokens of each tool in addition to its text."""
     property: int = 0
