@@ -126,7 +126,7 @@ def split_digest(text: str) -> tuple[str, str]:
 
 
 def _without_block(text: str, opening: str, closing: str) -> str:
-    """A text without the block between these lines that stands at its end."""
+    """Returns a text without the block between these lines at its end."""
     start = text.rfind(f"{opening}\n")
     if start < 0 or text[start - 1 : start] not in {"", "\n"} or not text.rstrip().endswith(f"\n{closing}"):
         return text

@@ -173,7 +173,7 @@ def dollars(value: Decimal | float | str, what: str) -> Decimal:
 
 
 def entry_of(used: Usage, cost: Decimal | None, estimate: int = 0, *, estimated: bool = False) -> LedgerEntry:
-    """One call as an entry."""
+    """Returns one call as an entry."""
     return LedgerEntry(
         calls=1,
         prompt=used.prompt,
@@ -192,13 +192,13 @@ _COUNTS = tuple(field.name for field in fields(LedgerEntry) if field.name != "co
 
 
 def add_entries(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
-    """Both entries as one: all tokens, and the costs that are known."""
+    """Returns both entries as one: all tokens, and the costs that are known."""
     counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTS}
     return LedgerEntry(**counts, cost=add_money(one.cost, other.cost))
 
 
 def sum_entries(entries: Iterable[LedgerEntry]) -> LedgerEntry:
-    """All entries as one; an empty one if there are none."""
+    """Returns all entries as one; an empty one if there are none."""
     return reduce(add_entries, entries, LedgerEntry())
 
 

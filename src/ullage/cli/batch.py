@@ -38,7 +38,7 @@ class Sink(Protocol):
         """Shows the next result."""
 
     def end(self) -> None:
-        """Is called after the last result."""
+        """Ends the output after the last result."""
 
 
 class JsonLines:

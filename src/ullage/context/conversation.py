@@ -155,7 +155,7 @@ class Context:
         return self.limit - sum(tokens for name, tokens in blocks.items() if name != "turns")
 
     def _note_answer(self) -> None:
-        """If the last turn answers a request, notes that, and starts the next summary before it is needed."""
+        """Notes an answer if the last turn is one, and starts the next summary before it is needed."""
         if self.record.state.turns[-1].message["role"] != "assistant":
             return
         if self.renderer.unanswered is not None:

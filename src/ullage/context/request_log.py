@@ -63,7 +63,7 @@ class RequestLog:
         return iter(tuple(self._sent))
 
     def statistics(self) -> Statistics:
-        """The number of requests, the number of trimmed ones, and how full they were on average."""
+        """Returns the number of requests, the number of trimmed ones, and how full they were on average."""
         sent = tuple(self._sent)
         filled = sum(each.tokens_after / each.maximum for each in sent)
         trimmed = sum(each.trimmed for each in sent)

@@ -79,7 +79,7 @@ class GatewayKey:
     """Seconds since the epoch; None if the key was not revoked."""
 
     def allows(self, model: str) -> bool:
-        """Tells if the key may use a model."""
+        """Returns True if the key may use a model."""
         name = model.lower()
         return any(fnmatchcase(name, pattern.lower()) for pattern in self.models)
 

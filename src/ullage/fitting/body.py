@@ -181,7 +181,7 @@ class RequestWindow:
         return 0 if self._path is None else self._path.state.trims.number
 
     def fit(self, body: Mapping[str, Any]) -> FittedRequest:
-        """A body that fits. Raises ContextOverflowError if its mandatory part does not.
+        """Returns a body that fits. Raises ContextOverflowError if its mandatory part does not.
 
         An invalid body raises InvalidRequest or InvalidConversation.
         """
@@ -201,7 +201,7 @@ class RequestWindow:
         return self._factor.count(count_request(body, self._api.name, target.model))
 
     def _fit(self, body: Mapping[str, Any], spare: int) -> FittedRequest:
-        """A body whose messages leave so many tokens of the limit free."""
+        """Returns a body whose messages leave so many tokens of the limit free."""
         try:
             reading, shared = self._read(body)
         except RecursionError:
@@ -252,7 +252,7 @@ class RequestWindow:
         return reading, _take_over(before, reading, same)
 
     def _form_of(self, body: Mapping[str, Any]) -> Api:
-        """The API whose items the body has. Bedrock wraps the bodies of other APIs."""
+        """Returns the API whose items the body has. Bedrock wraps the bodies of other APIs."""
         wrapped = None if self._api.form is None else self._api.form(dict(body))
         return self._api if wrapped is None else wire.api_of(wrapped)
 
@@ -260,7 +260,7 @@ class RequestWindow:
         return self._target or Target(model=wire.read(body, self._api.name).model, api=self._api.name)
 
     def _path_for(self, reading: _Reading, shared: int, spare: int) -> FoldPath:
-        """The path at the last message that is as it was; a new one if other options hold now."""
+        """Returns the path at the last unchanged message; a new path if the options have changed."""
         request = reading.request
         extras = Extras(request.tools or None, request.response_format, request.tool_choice, request.thinking)
         target = self._target or Target(model=request.model, api=self._api.name)
@@ -288,7 +288,7 @@ class RequestWindow:
     def _written(
         self, body: Mapping[str, Any], reading: _Reading, fitted: Fitted[Message]
     ) -> Mapping[str, Any]:
-        """The body with the messages of the result."""
+        """Returns the body with the messages of the result."""
         if not fitted.changed:
             return body
         patch = self._form_of(body).patch
@@ -306,13 +306,13 @@ class RequestWindow:
 
 
 def _holds_history(message: Message) -> bool:
-    """True if a message stands for a piece of the conversation that only the provider's server has."""
+    """Returns True if a message stands for a part of the conversation that only the provider's server has."""
     content = message.get("content")
     return isinstance(content, list) and any(part.get("type") in HISTORIES for part in content)
 
 
 def _adds_an_item(fitted: Fitted[Message]) -> bool:
-    """True if the digest is written as an item of its own, because the first system message is no text."""
+    """Returns True if the digest must be an item of its own, because the first system message is no text."""
     first = next((message for message in fitted.messages if message["role"] in SYSTEM_ROLES), None)
     if first is None or first.get("item", {}).get("type", "message") in ("message", "instructions"):
         return False
@@ -320,7 +320,7 @@ def _adds_an_item(fitted: Fitted[Message]) -> bool:
 
 
 def _at_api(target: Target, api: ApiName) -> Target:
-    """The target with the API of the bodies, whose rules count unless the caller names others."""
+    """Returns the target with the API of the bodies, unless the caller names an API."""
     return target if target.api is not None else replace(target, api=api)
 
 
@@ -329,7 +329,7 @@ def _has(options: Options, target: Target, extras: Extras, limit: int) -> bool:
 
 
 def _with_spare(error: ContextOverflowError, spare: int) -> ContextOverflowError:
-    """The error with the caller's limit; the tokens that are kept free belong to the turns."""
+    """Returns the error with the caller's own limit; the tokens that were kept free count as turns."""
     blocks = {**error.breakdown, "turns": error.breakdown["turns"] + spare}
     return ContextOverflowError(error.tokens + spare, error.limit + spare, blocks)
 
@@ -348,7 +348,7 @@ def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
 
 
 def _same_items(before: Sequence[Any], items: Sequence[Any]) -> int:
-    """The number of items at the beginning that are as they were, but for cache marks."""
+    """Returns the number of unchanged items at the beginning; cache marks do not count."""
     for index, (old, new) in enumerate(zip(before, items, strict=False)):
         if old != new and _unmarked(old) != _unmarked(new):
             return index
@@ -356,7 +356,7 @@ def _same_items(before: Sequence[Any], items: Sequence[Any]) -> int:
 
 
 def _known(before: _Reading, head: _Reading) -> _Reading:
-    """The part of a reading that holds for a longer body."""
+    """Returns the part of a reading that is also valid for a longer body."""
     kept = len(before.messages)
     if before.messages[-1]["role"] == "assistant":
         kept -= 1  # in some APIs the next item may belong to the same message
@@ -377,7 +377,7 @@ def _take_over(before: _Reading, reading: _Reading, same: int) -> int:
 
 
 def _unmarked(value: Any) -> Any:
-    """A value without cache marks, which clients move from message to message and which cost nothing."""
+    """Returns a value without cache marks, which clients move from message to message and which are free."""
     if isinstance(value, dict):
         return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
     return [_unmarked(each) for each in value] if isinstance(value, list) else value
@@ -393,7 +393,7 @@ def fit_request(
     policy: FitPolicy | None = None,
     repair: bool = False,
 ) -> FittedRequest:
-    """A request in a provider's own format that fits in `limit` input tokens, less `reserve` if given too.
+    """Returns a request in its provider's format that fits in `limit` tokens, less `reserve` if given too.
 
     Without a limit, the table of models has the window of the body's model. Parts that did not have to change
     are the very objects that were given, and if nothing had to, so is the body. With `repair`, a call without
@@ -414,7 +414,7 @@ def fit_request(
 
 
 def _with_originals(written: Mapping[str, Any], dumped: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
-    """The body with the very objects of the caller for all members and items that did not change."""
+    """Returns the body with the caller's own objects for all members and items that did not change."""
     if not isinstance(body, Mapping):
         return written
     made = dict(written)
@@ -429,7 +429,7 @@ def _with_originals(written: Mapping[str, Any], dumped: Mapping[str, Any], body:
 
 
 def _repaired(body: Mapping[str, Any], api: ApiName) -> Mapping[str, Any]:
-    """The body with a result for each call; the same object if none is missing."""
+    """Returns the body with a result for each call; the same object if none is missing."""
     request = wire.read(body, api)
     messages, places = with_interruptions(request.messages)
     if None not in places:

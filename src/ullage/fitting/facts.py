@@ -238,7 +238,7 @@ def _from_assistant(text: str) -> list[Found]:
 
 @lru_cache(1_000)
 def _read_call(name: str, arguments: str) -> tuple[str, list[tuple[str, str]]]:
-    """The label of a call and its arguments' fields; remembered, because its result has the same label."""
+    """Returns the label of a call and its arguments' fields; remembered for the result of the call."""
     fields = list_fields(load_json(arguments))
     return call_label(name, fields), fields
 

@@ -53,7 +53,7 @@ def _price(state: FoldState, message: Message, place: int) -> tuple[Waiting, Cos
 def append(
     state: FoldState, message: Message, *, pin: bool = False, priority: int = 0, joins: bool = False
 ) -> FoldState:
-    """The state after one more message.
+    """Returns the state after one more message.
 
     An assistant's message answers the request that stood here, so the trim of that request becomes final.
     `joins` is True for words of the system or the user that stay or go with the message before them.
@@ -80,7 +80,7 @@ def append(
 
 
 def read(options: Options, history: Iterable[Message], marks: Mapping[int, Mark]) -> FoldState:
-    """The state after a whole history; `marks` has the pins and priorities by place."""
+    """Returns the state after a whole history; `marks` has the pins and priorities by place."""
     state = empty_state(options)
     for place, message in enumerate(history):
         _, pin, priority = marks.get(place, (place, False, 0))
@@ -204,7 +204,7 @@ def _append_result(
 
 
 def _as_step(state: FoldState, action: Unit) -> FoldState:
-    """The state with its newest unit, an answer without calls, as a step whose observation comes next."""
+    """Returns the state with its newest unit, an answer without calls, turned into a step."""
     number = state.position.steps + 1
     return state._replace(
         newest=action._replace(role="step", step=number), position=state.position._replace(steps=number)
@@ -212,12 +212,12 @@ def _as_step(state: FoldState, action: Unit) -> FoldState:
 
 
 def _append_to_newest(state: FoldState, entry: Entry, newest: Unit, waiting: Waiting) -> FoldState:
-    """The state after a message that stays or goes with the unit before it."""
+    """Returns the state after a message that stays or goes with the unit before it."""
     return _with_newest(state, entry, newest._replace(entries=(*newest.entries, entry)), waiting)
 
 
 def _with_newest(state: FoldState, entry: Entry, unit: Unit, waiting: Waiting) -> FoldState:
-    """The state after a message that became the last entry of the newest unit."""
+    """Returns the state after a message that became the last entry of the newest unit."""
     fields = (
         state.options,
         state.history.added(entry.given),
@@ -330,7 +330,7 @@ class FoldPath:
         self._trimmed: FoldState | None = None
 
     def trimmed(self) -> FoldState:
-        """The state with the trim that a request at this point needs; worked out once for each point."""
+        """Returns the state with the trim that a request at this point needs; computed once a point."""
         if self._trimmed is None:
             self._trimmed = commit(self.state)
         return self._trimmed

@@ -169,7 +169,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _named_values(text: str) -> list[tuple[str, str]]:
-    """All values that have a name, with it, in the order of the text."""
+    """Returns all named values with their names, in the order of the text."""
     found: list[tuple[str, str]] = []
     at = 0
     while value := _VALUE.search(text, at):

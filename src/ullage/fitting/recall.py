@@ -193,7 +193,7 @@ def relevant(history: Sequence[Message], asked: int, index: Index, query: frozen
 
 
 def _stems_before(history: Sequence[Message], asked: int) -> frozenset[str]:
-    """The stems of the messages before a question."""
+    """Returns the stems of the messages before a question."""
     before = history[max(0, asked - MESSAGES_BEFORE) : asked]
     said = [own_words(message) for message in before if message["role"] in {"user", "assistant"}]
     return frozenset([stem for text in said for stem in stems(text)])

@@ -3,8 +3,8 @@
 An `Index` grows text by text, so a conversation pays for the texts that are new. Long texts are indexed as
 passages, and words of scripts without spaces as pairs of characters.
 
-The store's index is made of the same stems and passages. So a change of `stems` or `passages` needs a step of
-`store.migrations` that indexes the store again.
+The store's index is made of the same stems and passages. So a change of `stems` or `passages` needs a
+migration step in `store.sqlite` and `store.postgres` that indexes the store again.
 """
 
 from __future__ import annotations

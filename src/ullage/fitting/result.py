@@ -85,7 +85,7 @@ class Fitted(Generic[M]):
 
 
 def with_originals(fitted: Fitted[Any], given: Sequence[M]) -> Fitted[M]:
-    """The result with the very objects of the caller for all messages that did not change.
+    """Returns the result with the caller's own objects for all messages that did not change.
 
     `given` has the messages that the history of `fitted` was made of, in the caller's own form.
     """

@@ -175,7 +175,7 @@ class FoldState(NamedTuple):
 
 
 def empty_state(options: Options) -> FoldState:
-    """The state before the first message."""
+    """Returns the state before the first message."""
     trims = Trims(0, EMPTY, 0, 0, ChangeLog(), Handles())
     return FoldState(
         options,

@@ -166,7 +166,7 @@ class Window:
         self._given = given
 
     def _shared_with(self, given: Sequence[Any]) -> int:
-        """The number of messages at the beginning that are as they were."""
+        """Returns the number of unchanged messages at the beginning."""
         for index, (message, new) in enumerate(zip(self.state.history, given, strict=False)):
             # Objects of an SDK are equal to nothing but themselves, and their content may have changed.
             if message != new and message != read_message(new, index):
@@ -191,7 +191,7 @@ class Window:
         self._revise(fold.compact(self.state, share))
 
     def fitted(self) -> Fitted[Any]:
-        """The request to send now; raises ContextOverflowError if its mandatory part does not fit.
+        """Returns the request to send now; raises ContextOverflowError if its mandatory part does not fit.
 
         Messages that were appended are the window's own in every result: change copies of them.
         """
@@ -201,11 +201,11 @@ class Window:
         return fitted if self._given is None else with_originals(fitted, self._given)
 
     def count(self) -> Count:
-        """The cost of a request at this point, before the trim that it may need; calls may still wait."""
+        """Returns the cost of a request at this point, before any trim; calls may still wait for results."""
         return count_request(self.state)
 
     def forecast(self) -> tuple[int, ...]:
-        """The places of the messages that the next trim will likely evict, if the conversation goes on."""
+        """Returns the places of the messages that the next trim will probably evict."""
         return fold.forecast(self.state)
 
     def recount(self) -> None:

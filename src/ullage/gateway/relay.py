@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_HELD = 1024 * 1024
 """Most bytes of an unfinished event that are held back."""
 UNWATCHED = 0.05
-"""Seconds after which another server than ours is asked whether the client has gone away."""
+"""Seconds after which a foreign ASGI server is asked if the client has gone away."""
 HIGHEST = 599
 """Highest status of an answer. Some servers send others, which the server of the gateway cannot send."""
 BAD_GATEWAY = 502

@@ -44,7 +44,7 @@ class RunningView(NamedTuple):
     """The requests under way at a moment."""
 
     number: int
-    """All of them."""
+    """Number of all requests under way."""
     shown: list[RunningRequest]
     """The newest, the oldest of them first."""
 

@@ -23,7 +23,7 @@ SWITCHES = (
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 )
-"""Telemetry is on if one of these variables is set; the exporters read them and their companions."""
+"""Telemetry is on if one of these variables is set; the exporters read these and related variables."""
 PROVIDERS: Mapping[ApiName, str] = {
     "openai.chat": "openai",
     "openai.responses": "openai",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ullage.tokens.calibration import Seen, Shelf
 
 LEAST = 0.02
-"""Least share that the ceiling keeps above the counts that were seen."""
+"""Smallest margin of the ceiling above the counts that were seen, as a share of them."""
 VARIED = 1.5
 """The largest request must be so many times as long as the smallest, so that a slope can be found."""
 STEPS = 50
@@ -155,7 +155,7 @@ def _factor(target: Target, history: TargetHistory) -> Factor:
 
 
 def _line(seen: Sequence[Seen]) -> tuple[float, float]:
-    """Returns the slope of the upstream's counts over ours, and how far they are apart from that line."""
+    """Returns the slope of the upstream's counts over ours, and the largest distance from that line."""
     ours, theirs = [each.tokens for each in seen], [each.actual for each in seen]
     if max(ours) < VARIED * min(ours):
         ratios = [actual / tokens for tokens, actual in zip(ours, theirs, strict=True)]

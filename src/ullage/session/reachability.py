@@ -1,4 +1,4 @@
-"""Tells if the server of a model on this machine or network is there, before the first question."""
+"""Finds out if the server of a model on this machine or network is there, before the first question."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _spans(kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_random(secret: str, least: float) -> bool:
-    """Returns True if a text is as random as a secret. With a bound, a plain word or path is none."""
+    """Returns True if a text is as random as a secret; a plain word or a path is not."""
     if not least:
         return True
     is_plain = least > 3 and not (re.search(r"\d", secret) and re.search(r"[A-Za-z]", secret))

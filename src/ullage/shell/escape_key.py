@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ESCAPE = b"\x1b"
 FOLLOWS = 0.1
-"""Seconds within which the rest of a key arrives whose code begins with Esc, such as an arrow key."""
+"""Seconds in which the rest of a key code that begins with Esc must arrive, such as an arrow key's."""
 
 _KEY_CODE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|O.|.)?", re.DOTALL)
 _ERASE, _KILL = frozenset("\x7f\x08"), "\x15"

@@ -26,7 +26,7 @@ LEFT: Final = 2
 LIVELY: Final = 2_000
 """The most characters of an unfinished block that is formatted; of a longer one, the plain end is shown."""
 INTERVAL: Final = 1 / 30
-"""The least seconds between two drawings of the unfinished block."""
+"""Shortest time in seconds between two drawings of the unfinished block."""
 
 KINDS: Final[Mapping[str, re.Pattern[str]]] = {
     "fence": re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}(?=[^`]*$)|~{3,})[ \t]*(?P<language>[^\s`{]*)"),

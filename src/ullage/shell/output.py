@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WIDEST = 120
 """The most columns of a line; longer lines are hard to read."""
 NARROWEST = 10
-"""The least columns that text is wrapped to; the terminal breaks the lines if it is narrower."""
+"""The fewest columns that text is wrapped to; a narrower terminal breaks the lines itself."""
 
 
 class Size(NamedTuple):

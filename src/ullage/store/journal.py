@@ -58,7 +58,7 @@ class StoredJournal:
             self._database.locks.hold_session(row.key)
 
     def _ends_with(self, session: str, number: int, rows: Sequence[tuple[Column, Column]]) -> bool:
-        """Tells if a transaction whose end nobody saw has stored these events."""
+        """Returns True if a transaction whose end nobody saw has stored these events."""
         with self._database.reading() as connection:
             row = sessions.find(connection, session)
             stored = () if row is None else sessions.event_rows(connection, row.key)[number:]

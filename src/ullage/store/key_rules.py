@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def add_header_rules(connection: Connection) -> None:
-    """Lets each key go on as before: no largest limit, and every field of the policy."""
+    """Lets each key go on without new restrictions: no largest limit, and every field of the policy."""
     for identity, rules in connection.execute("SELECT id, rules FROM keys").fetchall():
         changed = {**read(rules), "largest_limit": None, "policy_fields": [*FIELDS]}
         connection.execute("UPDATE keys SET rules = ? WHERE id = ?", (written(changed), identity))

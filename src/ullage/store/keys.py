@@ -63,7 +63,7 @@ class KeyStore:
     # For the gateway
 
     def exist(self) -> bool:
-        """Tells if a key was ever made. As long as none was, a gateway is open to its own machine."""
+        """Returns True if a key was ever made. As long as none was, a gateway is open to its own machine."""
         if not self._exist and time.monotonic() - self._counted >= CACHED:
             with self._database.reading() as connection:
                 self._exist = connection.execute("SELECT 1 FROM keys LIMIT 1").fetchone() is not None

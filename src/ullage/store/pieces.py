@@ -34,12 +34,12 @@ _FIRST = "kept.id = (SELECT min(id) FROM kept WHERE piece = pieces.id)"  # the f
 
 
 def hashed(texts: Iterable[str]) -> Mapping[str, str]:
-    """The texts by their hash, in order."""
+    """Returns the texts by their hash, in order."""
     return {letters_of(text): text for text in texts}
 
 
 def missing(connection: Connection, session: str, texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Those that the session has not kept yet."""
+    """Returns the texts that the session has not kept yet."""
     name = column(session)
     kept = f"SELECT 1 FROM {_KEPT} WHERE pieces.hash = ? AND sessions.name = ?"
     return {
@@ -62,7 +62,7 @@ def keep(connection: Connection, session: int, texts: Mapping[str, str], events:
 
 
 def behind(connection: Connection, session: str | None) -> Mapping[int, str]:
-    """The sessions, this one or all, that have turns which are not indexed yet: their names by their key."""
+    """Returns the sessions with turns that are not indexed yet, among this one or all: name by key."""
     query = "SELECT id, name FROM sessions WHERE indexed < length AND (:all OR name = :name) ORDER BY id"
     rows = connection.execute(query, {"all": session is None, "name": column(session or "")})
     return {key: text_of(name) for key, name in rows}
@@ -79,7 +79,7 @@ def index_turns(connection: Connection, session: int) -> None:
 
 
 def _turns_behind(connection: Connection, session: int) -> Iterator[tuple[int, str]]:
-    """The texts of the session's turns that are not indexed yet, by the number of their event."""
+    """Returns the texts of the session's turns that are not indexed yet, by the number of their event."""
     turns = connection.execute(
         "SELECT number, data FROM events WHERE session = ? AND kind = 'turn' "
         "AND number >= (SELECT indexed FROM sessions WHERE id = ?) ORDER BY number",
@@ -150,7 +150,7 @@ def index_again(connection: Connection) -> None:
 
 
 def recall(connection: Connection, handle: str, session: str | None) -> Piece | None:
-    """The earliest piece whose hash begins with the handle, that session's own first."""
+    """Returns the earliest piece whose hash begins with the handle; pieces of that session come first."""
     sought = handle.strip().lower()
     if not _HANDLE.fullmatch(sought):
         return None
@@ -170,7 +170,7 @@ def recall(connection: Connection, handle: str, session: str | None) -> Piece | 
 
 
 def _newest_turn(connection: Connection, sought: str, session: str | None) -> Piece | None:
-    """The turn with this handle among those that are not indexed yet, that session's own first."""
+    """Returns the turn with this handle that is not indexed yet; turns of that session come first."""
     own = {} if session is None else behind(connection, session)
     for key, name in {**own, **behind(connection, None)}.items():
         for _, text in _turns_behind(connection, key):
@@ -225,7 +225,7 @@ def _hit(connection: Connection, piece: Piece, event: int | None) -> Hit:
 
 
 def _around(connection: Connection, session: str, event: int) -> Iterator[tuple[int, Said]]:
-    """The turns before and after an event; a damaged one is left out."""
+    """Returns the turns before and after an event; a damaged one is left out."""
     rows = connection.execute(
         "SELECT number, data FROM events WHERE session = (SELECT id FROM sessions WHERE name = ?) "
         "AND kind = 'turn' AND number BETWEEN ? AND ? ORDER BY number",
@@ -245,7 +245,7 @@ def _piece(connection: Connection, row: tuple[int, str, str | bytes | int | None
 
 
 def _text_of_piece(connection: Connection, key: int, letters: str, value: str | bytes | int | None) -> str:
-    """The text of a piece. Raises Damaged if nothing has the text with this hash any more."""
+    """Returns the text of a piece; raises Damaged if no text with this hash is left."""
     texts = [text_of(value)] if isinstance(value, str | bytes) else _texts_elsewhere(connection, key)
     for text in texts:
         if text is not None and letters_of(text) == letters:
@@ -254,7 +254,7 @@ def _text_of_piece(connection: Connection, key: int, letters: str, value: str | 
 
 
 def _texts_elsewhere(connection: Connection, piece: int) -> Iterator[str | None]:
-    """The text of each event that is said to have the piece."""
+    """Yields the text of each event that should have the piece."""
     events = connection.execute(
         "SELECT session, event FROM kept WHERE piece = ? AND event IS NOT NULL ORDER BY id", (piece,)
     ).fetchall()

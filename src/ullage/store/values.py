@@ -45,7 +45,7 @@ def column(text: str) -> Column:
 
 
 def text_of(value: Column) -> str:
-    """Returns the text that `column` was called with."""
+    """Returns the text that `column` has encoded."""
     if isinstance(value, str):
         return value
     if not isinstance(value, bytes):
@@ -110,7 +110,7 @@ def remedy(session: str | None) -> str:
 
 
 def read(value: Column) -> Any:
-    """Returns the value that `written` was called with; a tuple becomes a list."""
+    """Returns the value that `written` has encoded; a tuple becomes a list."""
     try:
         return orjson.loads(value) if isinstance(value, str) else json.loads(value)
     except (ValueError, TypeError, RecursionError) as error:

@@ -44,7 +44,7 @@ class TypeAhead:
         self.unseen = False
         """True if keys of `left` were typed into a program that takes single keys without echo."""
         self._whole = True
-        """True if no line that was begun without echo is still unfinished."""
+        """True if every line that was begun without echo is finished."""
         self.waiting = bytearray()
         """Keys that the pseudo-terminal has not taken yet."""
 

@@ -148,4 +148,4 @@ BOUNDS: Mapping[str, Callable[[str, int], int] | None] = {
 }
 """The bounds that a family can name; None means the margin alone."""
 ASKING = frozenset({"any", "every", "small"})
-"""Bounds that load the vocabularies in `ASKED`."""
+"""The bounds that need the vocabularies in `ASKED`."""

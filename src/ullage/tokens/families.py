@@ -136,7 +136,7 @@ class Family:
     margin_continued: int = 0
     """Additional tokens of the ceiling if a structured answer has to continue an assistant message."""
     bound: str = "margin"
-    """Name of the bound in `bounds.py` that the ceiling of a text includes: `margin` (none), `scaled`
+    """Name of the bound in `ceilings.py` that the ceiling of a text includes: `margin` (none), `scaled`
     (one-sided texts, for which an average over many words is a poor guide), `any` (every modern vocabulary),
     `every` (also the vocabularies that are not public), `small` (a vocabulary of about 50,000 pieces)."""
 

@@ -31,7 +31,7 @@ class ImageRule(NamedTuple):
 
 
 def _tiles(base: int, tile: int) -> ImageRule:
-    """OpenAI's older models: fit into 2,048 pixels, shorter side into 768, then cut into tiles of 512."""
+    """Counts for OpenAI's older models: fits into 2,048 pixels, shorter side into 768, then tiles of 512."""
 
     def estimate(size: Size) -> float:
         shrink = min(1.0, 2048 / max(size))
@@ -43,7 +43,7 @@ def _tiles(base: int, tile: int) -> ImageRule:
 
 
 def _patches(factor: float, most: int) -> ImageRule:
-    """OpenAI's newer models: patches of 32 pixels, at most `most` of them, times a factor."""
+    """Counts for OpenAI's newer models: patches of 32 pixels, at most `most` of them, times a factor."""
 
     def estimate(size: Size) -> float:
         patches = math.ceil(size[0] / 32) * math.ceil(size[1] / 32)
@@ -53,13 +53,13 @@ def _patches(factor: float, most: int) -> ImageRule:
 
 
 def _area(size: Size) -> float:
-    """Anthropic: area divided by 750, after the longer side is scaled down to 1,568 pixels."""
+    """Counts for Anthropic: area divided by 750, after the longer side is scaled down to 1,568 pixels."""
     shrink = min(1.0, 1568 / max(size))
     return min(1600.0, size[0] * size[1] * shrink * shrink / 750) + 4
 
 
 def _crops(size: Size) -> float:
-    """Gemini 2.0: 258 tokens for up to 384 pixels, otherwise 258 for each crop and for the whole image."""
+    """Counts for Gemini 2.0: 258 tokens up to 384 pixels, else 258 for each crop and for the whole image."""
     if max(size) <= 384:
         return 258
     unit = min(768, max(256, math.floor(min(size) / 1.5)))

@@ -55,7 +55,7 @@ class Tokenizer(Protocol):
 
 
 def checked_tokenizer(given: Any) -> Tokenizer:
-    """Returns a caller's tokenizer; raises ConfigurationError if it is none.
+    """Returns a caller's tokenizer; raises ConfigurationError if it is not a tokenizer.
 
     A text has a method `count` too, which counts something else, so the name is checked as well.
     """

@@ -139,7 +139,7 @@ APIS: tuple[ApiName, ...] = get_args(ApiName)
 
 
 def api_of(name: ApiName) -> Api:
-    """The object of an API; raises InvalidRequest for an unknown name."""
+    """Returns the object of an API; raises InvalidRequest for an unknown name."""
     if not isinstance(name, str) or name not in MODULES:
         raise InvalidRequest(f"unknown API; one of {', '.join(APIS)}", api=shown(name))
     return _loaded(name)
@@ -153,5 +153,5 @@ def _loaded(name: ApiName) -> Api:
 
 
 def is_same(one: ApiName, other: ApiName) -> bool:
-    """True if two names are of one API, as those of its endpoint for messages and its endpoint for counts."""
+    """Returns True if two names are of one API, such as its endpoint for messages and the one for counts."""
     return MODULES.get(one) == MODULES.get(other)

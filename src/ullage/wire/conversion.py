@@ -30,17 +30,17 @@ LEFT_OUT = "left_out"
 
 
 def is_own(request: Request, api: ApiName) -> bool:
-    """True if a request goes back to the API that it came from, or was made by hand."""
+    """Returns True if a request goes back to the API that it came from, or was made by hand."""
     return request.api is None or is_same(request.api, api)
 
 
 def is_read_from(request: Request, api: ApiName) -> bool:
-    """True if a request was read from a body of this API."""
+    """Returns True if a request was read from a body of this API."""
     return request.api is not None and is_same(request.api, api)
 
 
 def options(request: Request, api: ApiName) -> Object:
-    """The body's options for this API: all of them on its own, the known ones renamed on another."""
+    """Returns the body's options for this API: all on its own; on another the known ones, renamed."""
     if request.api is None or is_own(request, api):
         return dict(request.rest)
     source, target = api_of(request.api).options, api_of(api).options
@@ -72,7 +72,7 @@ def _put_option(body: Object, name: str, value: Any) -> None:
 
 
 def _parallel(request: Request, api: ApiName, found: Object) -> Object:
-    """Parallel calls: an option of OpenAI's, a member of the tool choice at Anthropic's."""
+    """Returns the option for parallel calls, which Anthropic has as a member of the tool choice."""
     is_single = request.rest.get("parallel_tool_calls") is False and request.tools
     if is_single and is_same(api, "anthropic.messages"):
         found["tool_choice"] = {"disable_parallel_tool_use": True}
@@ -91,7 +91,7 @@ CHAT_ONLY = frozenset({*CHARGED, "annotations", "function_call"})
 
 
 def prepare(request: Request, api: ApiName) -> Request:
-    """A request whose messages the writer of this API knows.
+    """Returns a request whose messages the writer of this API knows.
 
     If it was made by hand, its calls and refusals get the one shape that all writers know; the chat API takes
     its own members back as they are. If it was read from another API, the sealed parts are left out.
@@ -141,7 +141,7 @@ def _in_common_shape(message: Message) -> Message:
 
 
 def is_sendable(part: Mapping[str, Any]) -> bool:
-    """False for the place of a part that this API must not get."""
+    """Returns False if a part only holds the place of one that this API must not get."""
     return part.get("type") != LEFT_OUT
 
 

@@ -96,7 +96,7 @@ class BodyField:
 
 
 def kind(value: object) -> str:
-    """Returns the name of a value's type, in the terms of JSON if there is one."""
+    """Returns the name of a value's type: JSON's name if JSON has the type."""
     if value is None:
         return "missing"
     names = {

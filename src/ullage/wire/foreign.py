@@ -67,7 +67,7 @@ def check_format(body: Mapping[str, Any], api: ApiName) -> None:
 
 
 def check_items(items: Sequence[Any], api: ApiName, start: int) -> None:
-    """The same for the items of a body from this position on."""
+    """Raises InvalidRequest with the right API if an item from this position on belongs to another API."""
     shape = SHAPES.get(api)
     if shape is None:
         return

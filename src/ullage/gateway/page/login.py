@@ -44,7 +44,7 @@ class Visitor:
     key: str
     """The id of its admin key; empty without one."""
     expires: float
-    """On the clock of the logins."""
+    """The time at which the login ends, on the clock of `Logins`."""
 
 
 NEIGHBOUR = Visitor(b"", "", float("inf"))

@@ -41,7 +41,7 @@ GATHERED = 0.1
 """Seconds in which news are gathered into one event."""
 MOST_STREAMS = 20
 SLOWEST = 10.0
-"""Seconds for which a browser may take nothing; a slower one is dropped."""
+"""Longest time in seconds in which a browser takes nothing; then its stream is ended."""
 MOST_LOGIN = 4_096
 """Most bytes of a login."""
 POLICY = "; ".join(
@@ -285,7 +285,7 @@ async def _send_cookie(connection: ClientConnection, token: str, seconds: float)
 
 
 async def send_part(send: Send, data: bytes) -> None:
-    """Sends a part of a stream; a browser that does not take it in time is dropped, not buffered."""
+    """Sends a part of a stream; the stream ends if the browser does not take the part in time."""
     try:
         async with asyncio.timeout(SLOWEST):
             await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -37,7 +37,7 @@ def encode(text: str | RawText) -> str:
 
 
 def decode(stored: str) -> str | RawText:
-    """Returns the text that `encode` was called with."""
+    """Returns the text that `encode` has encoded."""
     if not stored.startswith(_MARK):
         return stored
     if stored[1:2] == "b":

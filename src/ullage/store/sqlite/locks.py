@@ -116,7 +116,7 @@ class StoreLocks:
                     file.close()
 
     def forget(self) -> None:
-        """In a forked child: the locks stay with the parent."""
+        """Forgets the file in a forked child: its locks stay with the parent."""
         self._file = self._own_holder = None
 
     # Holders of money
@@ -145,7 +145,7 @@ class StoreLocks:
         """Does nothing: the system itself forgets the locks of a process that is gone."""
 
     def _is_gone(self, holder: int) -> bool:
-        """Tells if the process with this number has ended or has closed the store."""
+        """Returns True if the process with this number has ended or has closed the store."""
         file = self.open()
         if holder == self.holder:
             return False
@@ -199,7 +199,7 @@ class StoreLocks:
 
 
 def forget_all() -> None:
-    """In a forked child: closes the descriptors of the parent, whose locks stay with it."""
+    """Closes the descriptors of the parent in a forked child; the locks stay with the parent."""
     global _guard  # noqa: PLW0603 - another thread of the parent may have had it
     _guard = threading.Lock()
     for file in _files.values():

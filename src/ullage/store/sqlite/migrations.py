@@ -183,7 +183,7 @@ def estimated_calls(connection: SqliteConnection) -> None:
 
 
 def searchable_turns(connection: SqliteConnection) -> None:
-    """The index of words has stems, by passage, and the text of every turn can be searched."""
+    """Fills the index of words with stems by passage, and with the text of every turn."""
     from ullage.store.sqlite.revision import index_all_turns  # noqa: PLC0415 - an old file needs it, once
 
     index_all_turns(connection)

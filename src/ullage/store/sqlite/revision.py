@@ -82,7 +82,7 @@ def _name_event(
 
 
 def index_all_turns(connection: SqliteConnection) -> None:
-    """The index of words has stems, by passage, and the text of every turn can be searched."""
+    """Fills the index of words with stems by passage, and with the text of every turn."""
     from ullage.store.pieces import index_again, index_turns  # noqa: PLC0415 - the same
 
     connection.execute("DROP TABLE words")
