@@ -14,6 +14,7 @@ from ullage.batch.job import Job
 from ullage.cli.verdicts import verdicts
 from ullage.context.window_cache import EVERY
 from ullage.errors import ConfigurationError, ContextOverflowError
+from ullage.fitting.passes import PASSES
 from ullage.fitting.policy import STRATEGY
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ def test_its_changes_have_its_name() -> None:
     assert {change.kind for change in changes} == {"name_results", "drop_exchanges"}
     assert {change.kind for change in changes if change.evicted} == {"drop_exchanges"}
     assert all((change.tokens_after == 0) == change.evicted for change in changes)
+
+
+def test_a_built_in_pass_without_a_kind_of_change_gives_its_changes_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(PASSES, "cap", Pass("cap", name_results))
+    policy = FitPolicy(trim_strategy=("cap", "evict", "recent", "cut"))
+    changes = ullage.fit(talk(30), model="gpt-4o", limit=900, policy=policy).changes
+    assert {change.kind for change in changes} == {"cap", "evict"}
 
 
 def test_a_window_comes_to_the_same_request() -> None:

@@ -36,7 +36,7 @@ class Edit(NamedTuple):
     """
 
     kind: ChangeKind | str = ""
-    """The kind of the change. A caller's own pass leaves it empty; the kind is then the name of the pass."""
+    """The kind of the change; empty for the name of the pass, as in a caller's own pass."""
     contents: Mapping[int, str] = MappingProxyType({})
     gone: Sequence[Unit] = ()
 

@@ -49,7 +49,7 @@ def _run(draft: Draft, step: Pass) -> Draft:
     work = None
     for edit in step.propose(draft):
         work = work or _Work(draft)
-        work.apply(edit)
+        work.apply(edit if edit.kind else edit._replace(kind=step.name))
         if work.ceiling <= until and work.turns <= turns_until:
             break
     return work.draft() if work else draft
