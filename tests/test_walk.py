@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.enable_socket
 
 PAGE = Path(__file__).parents[1] / "docs" / "inside" / "architecture.md"
-ROW = re.compile(r"^\| `([\w.]+)` \|", re.MULTILINE)
+ROW = re.compile(r"^\| `([\w.]+)` \| `([\w.]+)` \|", re.MULTILINE)
+CALL = re.compile(r"^ *([\w.]+) +([\w.]+) {2,}\S", re.MULTILINE)
 MOST_DOORS = 25
 MOST_MODULES = 90
 
@@ -27,15 +28,25 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Walk, str]:
     return walk_of_a_question(tmp_path_factory.mktemp("walk"))
 
 
-def listed() -> list[str]:
-    """The modules in the table of the page."""
-    section = PAGE.read_text().partition("\n## The way of one question\n")[2].partition("\n## ")[0]
-    return ROW.findall(section)
+def section() -> str:
+    return PAGE.read_text().partition("\n## The way of one question\n")[2].partition("\n## ")[0]
 
 
 def test_the_page_lists_every_door_of_a_question_and_nothing_else(walked: tuple[Walk, str]) -> None:
     walk, _ = walked
-    assert sorted(listed()) == sorted(walk.doors)
+    assert sorted(module for module, _ in ROW.findall(section())) == sorted(walk.doors)
+
+
+def test_the_page_names_functions_at_which_a_question_passes_the_doors(walked: tuple[Walk, str]) -> None:
+    walk, _ = walked
+    assert {*ROW.findall(section())} <= walk.entered
+
+
+def test_every_call_on_the_page_is_made(walked: tuple[Walk, str]) -> None:
+    walk, _ = walked
+    calls = CALL.findall(section().partition("```text\n")[2].partition("```")[0])
+    assert len(calls) == 13
+    assert {*calls} <= walk.called
 
 
 def test_a_question_passes_few_modules(walked: tuple[Walk, str]) -> None:

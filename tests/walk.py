@@ -62,15 +62,22 @@ class Walk:
     modules: dict[str, None] = field(default_factory=dict)
     doors: dict[str, None] = field(default_factory=dict)
     """The modules that another package called, in the same order."""
+    called: set[tuple[str, str]] = field(default_factory=set)
+    """The functions that were entered: module and name."""
+    entered: set[tuple[str, str]] = field(default_factory=set)
+    """Those of them that another package called."""
 
     def step(self, frame: FrameType, event: str, _: object) -> None:
         """Notes the module of a function that is entered, for `sys.setprofile`."""
         if event != "call" or (module := _module(frame)) is None:
             return
+        function = (module, frame.f_code.co_qualname)
         self.modules[module] = None
+        self.called.add(function)
         before = _caller(frame)
         if before is not None and _package(before) != _package(module):
             self.doors[module] = None
+            self.entered.add(function)
 
 
 def _module(frame: FrameType) -> str | None:
