@@ -429,7 +429,9 @@ def test_explain_has_a_line_for_every_message_and_the_digest() -> None:
     shown = run("explain", "--limit", 3600, *pinned, SESSION).stdout.decode()
     assert re.search(r"^ 0 system .* essential +system prompt, with the digest$", shown, re.MULTILINE)
     assert re.search(
-        r"^ 1 user .* → 0 evicted +the task: now heads the digest\b.* [a-z2-7]{8}$", shown, re.MULTILINE
+        r"^ 1 user .* → 0 evicted +the task: now above the digest\b.* [a-z2-7]{8}$",
+        shown,
+        re.MULTILINE,
     )
     assert re.search(
         r"^12 tool .* (?:placeholder +6 steps old|evicted +old exchange, 2 of 5).* [a-z2-7]{8}$",

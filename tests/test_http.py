@@ -385,7 +385,7 @@ def test_a_proxy_that_cannot_be_used_is_told_and_not_passed_by(monkeypatch: pyte
 def test_a_proxy_gets_its_password_and_the_server_does_not_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(transport: Transport) -> None:
         await posted(transport, "http://api.example/v1")
-        with pytest.raises(ProviderError, match=r"the proxy does not lead to https://api\.example") as caught:
+        with pytest.raises(ProviderError, match=r"the proxy cannot reach https://api\.example") as caught:
             await posted(transport, "https://api.example/v1")
         assert "pass" not in str(caught.value)
 

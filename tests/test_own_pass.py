@@ -94,7 +94,7 @@ def test_explain_shows_its_changes_under_its_name() -> None:
     shown = {(each.what, each.why) for each in verdicts(fit_body(job, body), OWN)}
     assert ("name_results", "changed by the pass 'name_results'") in shown
     assert ("drop_exchanges", "evicted by the pass 'drop_exchanges'") in shown
-    assert ("drop_exchanges", "the task: now heads the digest") in shown or all(
+    assert ("drop_exchanges", "the task: now above the digest") in shown or all(
         what != "evicted" for what, _ in shown
     )
     _, figures, _ = fit_line(job, body)
@@ -158,7 +158,7 @@ def test_an_edit_that_would_break_the_request_is_refused(
     ("strategy", "reason"),
     [
         (("shrink",), f"no pass is called 'shrink'; the passes are {', '.join(STRATEGY)}"),
-        ((3,), "a pass is a name, a function or a Pass, not .*the names are cap, "),
+        ((3,), "a pass must be a name, a function or a Pass, not .*the names are cap, "),
         ((lambda _: (), "cut"), "a pass cannot be called '<lambda>'"),
         ((Pass("evict", drop_exchanges),), "already a pass or a change called 'evict'"),
         ((name_results, name_results), "already a pass or a change called 'name_results'"),

@@ -164,9 +164,9 @@ def test_a_renewed_prompt_leaves_what_was_decided_before() -> None:
     after = window.fitted()
     assert list(after.messages[1:]) == list(before.messages[1:])
     assert after.messages[0]["content"].startswith("Be brief, and kind.\n\n")
-    with pytest.raises(InvalidConversation, match="renewed"):
+    with pytest.raises(InvalidConversation, match="replaced"):
         window.renew(QUESTION)
-    with pytest.raises(InvalidConversation, match="renewed"):
+    with pytest.raises(InvalidConversation, match="replaced"):
         filled(talk(1), 900).renew(longer)
 
 

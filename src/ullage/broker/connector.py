@@ -92,7 +92,7 @@ TROUBLES = (
     _Trouble(
         (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError),
         "connection",
-        "the proxy does not lead to {place} ({cause}): check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
+        "the proxy cannot reach {place} ({cause}): check HTTP_PROXY, HTTPS_PROXY and NO_PROXY",
     ),
     _Trouble((ConnectionRefusedError,), "refused", "nothing answers at {place}: is the server running?"),
     _Trouble((aiohttp.ClientConnectorError,), "connection", "no connection to {place} ({cause})"),

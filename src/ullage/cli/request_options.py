@@ -137,7 +137,7 @@ def add_batch_options(command: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("processes", "ray"),
         default="processes",
-        help="who works: processes on this machine, or a Ray cluster (default: processes)",
+        help="what runs the job: processes on this machine, or a Ray cluster (default: processes)",
     )
 
 

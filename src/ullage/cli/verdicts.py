@@ -116,7 +116,7 @@ def verdicts(line: LineFit, policy: FitPolicy) -> Iterator[MessageVerdict]:
             what, after = WHAT.get(change.kind, change.kind), change.tokens_after
             why = _reason(change, place, policy)
             if index == task and change.evicted and policy.keep_first_user:
-                why = "the task: now heads the digest"
+                why = "the task: now above the digest"
             if index in recalled:
                 why += "; quoted before the question"
         else:

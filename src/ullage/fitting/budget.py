@@ -103,7 +103,7 @@ def check_budget(
 ) -> BudgetReport:
     """Returns how much of `budget` these messages use."""
     if not isinstance(budget, Budget):
-        raise ConfigurationError(f"budget is a Budget, not {kind_of(budget)}")
+        raise ConfigurationError(f"budget must be a Budget, not {kind_of(budget)}")
     current = count(messages, model, tools).ceiling
     most = budget.max_input
     return BudgetReport(

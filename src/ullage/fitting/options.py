@@ -91,7 +91,7 @@ class Options:
 def checked_factor(factor: object) -> Factor:
     """Returns this factor; raises ConfigurationError for anything else."""
     if not isinstance(factor, Factor):
-        raise ConfigurationError(f"factor is a Factor, not {kind_of(factor)}")
+        raise ConfigurationError(f"factor must be a Factor, not {kind_of(factor)}")
     return factor
 
 

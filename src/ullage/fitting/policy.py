@@ -98,11 +98,11 @@ class FitPolicy:
                 whole_number(getattr(self, name), name, least)
         for name in ("preserve_errors", "preserve_small_outputs", "keep_first_user", "cut_user", "recall"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigurationError(f"{name} is True or False, not {shown(getattr(self, name))}")
+                raise ConfigurationError(f"{name} must be True or False, not {shown(getattr(self, name))}")
         checked_share(self.digest_share, "digest_share", most=0.9)
         checked_share(self.recall_share, "recall_share", most=0.9)
         if checked_share(self.low_water, "low_water") == 0:
-            raise ConfigurationError("low_water is 0; a trim has to leave something")
+            raise ConfigurationError("low_water must be more than 0, because a trim has to leave something")
         _check_collections(self)
         _check_strategy(self.trim_strategy)
         _check_placeholder(self.placeholder)
@@ -119,7 +119,7 @@ def checked_policy(policy: object) -> FitPolicy:
         return DEFAULT
     if isinstance(policy, FitPolicy):
         return policy
-    raise ConfigurationError(f"policy is a FitPolicy, not {kind_of(policy)}")
+    raise ConfigurationError(f"policy must be a FitPolicy, not {kind_of(policy)}")
 
 
 _NUMBERS: tuple[tuple[str, int], ...] = (
@@ -135,14 +135,16 @@ _NUMBERS: tuple[tuple[str, int], ...] = (
 def _check_collections(policy: FitPolicy) -> None:
     marks = policy.error_marks
     if not isinstance(marks, list | tuple) or not all(isinstance(each, str) for each in marks):
-        raise ConfigurationError(f"error_marks is a tuple of strings, not {kind_of(marks)}")
+        raise ConfigurationError(f"error_marks must be a tuple of strings, not {kind_of(marks)}")
     if not isinstance(policy.pins, Set) or not isinstance(policy.priorities, Mapping):
-        raise ConfigurationError("pins is a set of message indices, priorities a mapping from them")
+        raise ConfigurationError(
+            "pins must be a set of message indices, and priorities a mapping from indices"
+        )
     for index in policy.pins | policy.priorities.keys():
         whole_number(index, "an index of pins or priorities")
     for priority in policy.priorities.values():
         if isinstance(priority, bool) or not isinstance(priority, int):
-            raise ConfigurationError(f"a priority is a whole number, not {shown(priority)}")
+            raise ConfigurationError(f"a priority must be a whole number, not {shown(priority)}")
 
 
 def own_pass(given: Pass | Propose) -> Pass:
@@ -152,7 +154,7 @@ def own_pass(given: Pass | Propose) -> Pass:
 
 def _check_strategy(strategy: object) -> None:
     if not isinstance(strategy, list | tuple) or isinstance(strategy, Pass):
-        raise ConfigurationError(f"trim_strategy is a tuple of passes, not {kind_of(strategy)}")
+        raise ConfigurationError(f"trim_strategy must be a tuple of passes, not {kind_of(strategy)}")
     names: set[str] = set()
     for each in strategy:
         if isinstance(each, str) and each not in STRATEGY:
@@ -169,7 +171,7 @@ def _check_own(given: Pass, names: set[str]) -> None:
     name = given.name
     if not callable(given.propose):
         raise ConfigurationError(
-            f"a pass is a name, a function or a Pass, not {kind_of(given.propose)}; "
+            f"a pass must be a name, a function or a Pass, not {kind_of(given.propose)}; "
             f"the names are {', '.join(STRATEGY)}"
         )
     if not isinstance(name, str) or not NAMED.fullmatch(name):
@@ -181,7 +183,7 @@ def _check_own(given: Pass, names: set[str]) -> None:
     for level in (given.above, given.until):
         if level not in get_args(Level):
             raise ConfigurationError(
-                f"above and until of a pass are {' or '.join(get_args(Level))}, not {shown(level)}"
+                f"above and until of a pass must be {' or '.join(get_args(Level))}, not {shown(level)}"
             )
     names.add(name)
 
@@ -193,8 +195,8 @@ def _check_placeholder(template: str) -> None:
         if isinstance(error, ConfigurationError):
             raise
         raise ConfigurationError(
-            f"placeholder {template!r} is no template of {{age}}, {{tokens}}, {{tool}} and {{argument}}:"
-            f" {error}"
+            f"placeholder {template!r} is not a valid template; it may have {{age}}, {{tokens}}, {{tool}} "
+            f"and {{argument}}: {error}"
         ) from error
 
 

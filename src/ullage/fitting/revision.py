@@ -21,7 +21,7 @@ def retract(state: FoldState) -> FoldState:
     """Returns the state without its last message, which must be an unanswered user message."""
     history, newest, totals = state.history, state.newest, state.totals
     if not history or newest is None or history[-1]["role"] != "user":
-        raise InvalidConversation("only a user's message can be taken back, as the last one")
+        raise InvalidConversation("only the last message can be taken back, and only if it is a user's")
     if newest.role == "step":
         return _without_observation(state, newest)
     place, entry = len(history) - 1, newest.entries[0]
@@ -87,7 +87,9 @@ def renew(state: FoldState, message: Message) -> FoldState:
     units = list(state.live)
     position = next((number for number, unit in enumerate(units) if unit.start == 0), None)
     if position is None or not {state.history[0]["role"], message["role"]} <= SYSTEM_ROLES:
-        raise InvalidConversation("only a system message can be renewed, by another", index=0)
+        raise InvalidConversation(
+            "only a system message can be replaced, and only by another system message", index=0
+        )
     counter, entry = state.options.counter, units[position].entries[0]
     _, block = split_content(entry.message["content"])
     # A prompt that brings this very block stays as it was given.

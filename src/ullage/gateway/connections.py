@@ -279,7 +279,7 @@ class DirectCall:
         if isinstance(error, NotHttp):
             told = "does not speak HTTP: check the address and the port"
             if is_headed:
-                told = "sent something that is no HTTP in the middle of its answer"
+                told = "sent bytes that are not HTTP in the middle of its answer"
             elif isinstance(error, HeadTooLarge):
                 told = f"answered with more than {MOST_HEAD:,} bytes of headers"
             code = "cut" if is_headed else "connection"

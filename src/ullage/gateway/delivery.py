@@ -116,7 +116,9 @@ def _in_its_form() -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ProviderError(
-            "the upstream's answer has not the form of its API: check its address", code="form", sent=True
+            "the upstream's answer does not have the form of its API: check its address",
+            code="form",
+            sent=True,
         ) from error
 
 

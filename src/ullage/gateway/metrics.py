@@ -60,7 +60,9 @@ METRICS: Mapping[str, Metric] = {
         "Tokens of a prompt by the upstream's count, divided by our estimate.", ("api",), RATIOS
     ),
     "ullage_prefix_reuse": Metric(
-        "Share of a request that is the beginning of the conversation's request before.", ("api",), SHARES
+        "Share of a request that repeats the beginning of the conversation's request before it.",
+        ("api",),
+        SHARES,
     ),
 }
 

@@ -233,5 +233,5 @@ def write_json(value: Any) -> bytes:
     except (RecursionError, TypeError, ValueError):
         raise Refused(
             "invalid",
-            "the request's body is nested too deeply: write fewer lists and objects into each other",
+            "the request's body is nested too deeply: nest fewer lists and objects",
         ) from None

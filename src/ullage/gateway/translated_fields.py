@@ -58,7 +58,7 @@ ADVISORY: Mapping[str, str] = {
     "cache_control": "helps the provider's cache",
     "truncation": "the gateway itself keeps the request inside the window",
     "context_management": "the gateway itself keeps the request inside the window",
-    "thinking": "each model decides on its own thinking; `effort` is said in all APIs",
+    "thinking": "each model decides on its own thinking; all APIs have `effort`",
     "verbosity": "a wish about the length of the answer",
     "seed": "the provider only tries to give the same answer",
 }

@@ -122,7 +122,7 @@ def _finish_messages(written: dict[str, Any], body: Mapping[str, Any], model: st
     given = body.get("response_format") or (body.get("text") or {}).get("format")
     if isinstance(given, dict) and given.get("type") == "json_object":
         raise InvalidRequest(
-            "the model's server has JSON only with a schema: give one as 'json_schema'",
+            "the model's server returns JSON only for a schema: give one as 'json_schema'",
             api="anthropic.messages",
             field="response_format" if "response_format" in body else "text.format",
         )

@@ -22,7 +22,7 @@ COMMAND = "ls -lS | head -n 5"
 ANSWER = f"Sort them by size, and look at the first ones:\n\nCMD: {COMMAND}\n"
 GOES_ON = "A real model then sees the output."
 REPLAYED = "Now the session of an agent whose window is small: what no longer fits leaves, and can come back."
-ENDED = "That was scripted. To ask a real model, type :model NAME; `ullage model list` shows what there is."
+ENDED = "That was scripted. To ask a real model, type :model NAME; `ullage model list` lists the models."
 WORD = 0.04
 """Seconds between two words of the answer."""
 

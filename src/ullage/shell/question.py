@@ -130,7 +130,7 @@ async def _put(workplace: Workplace, question: str, files: Sequence[Attachment])
     is_again = bool(before) and before[-1] == question.strip()
     await _attach(workplace, files, is_again=is_again)
     if is_again:
-        workplace.screen.dim("the same question has no answer yet: asked again, not twice")
+        workplace.screen.dim("this question is waiting for an answer already: it is sent once")
         if context.printed_tokens:
             await _append(workplace, "")
         return

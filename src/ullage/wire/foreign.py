@@ -77,7 +77,7 @@ def check_items(items: Sequence[Any], api: ApiName, start: int) -> None:
             continue
         if shape is GEMINI and "content" in item and "parts" not in item:
             raise InvalidRequest(
-                "a message of this API has parts, not content; pass the api= that the body is of",
+                "a message of this API has parts, not content; pass the body's own API as api=",
                 api=api,
                 field=f"{shape.history}[{index}]",
             )
