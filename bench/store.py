@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from bench.conversation import BUDGET, conversation
 from ullage import store
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost.book import Account, Cap, Reservation
 from ullage.fitting.pieces import letters_of, piece_of
 from ullage.usage import LedgerEntry
@@ -37,7 +37,7 @@ PIECES = 100_000
 ROUNDS = 5
 LENGTHS = (400, 4_000, 40_000)
 DAY = "2026-11-16"
-TURN = Event("turn", {"message": {"role": "user", "content": "x" * 500}})
+TURN = JournalEvent("turn", {"message": {"role": "user", "content": "x" * 500}})
 CAPS = [
     Cap(scope, name, Decimal(10**5)) for scope, name in (("session", "s"), ("day", DAY), ("project", "p"))
 ]
@@ -92,7 +92,7 @@ def resume(lengths: tuple[int, ...] = LENGTHS) -> None:
             messages = conversation(length)
             with kept._database.writing():  # noqa: SLF001 - one commit, or this would take minutes
                 for number, message in enumerate(messages[1:]):
-                    kept.journal.append("one", number, Event("turn", {"message": message}))
+                    kept.journal.append("one", number, JournalEvent("turn", {"message": message}))
             prompt = messages[0]["content"]
             _, without = _resumed(kept, prompt)  # which also saves the state
             best = [_resumed(kept, prompt) for _ in range(ROUNDS)]
@@ -125,7 +125,7 @@ def sizes(length: int = 4_000) -> None:
             file = Path(folder, "ullage.db")
             with store.open(file) as kept, kept._database.writing():  # noqa: SLF001 - the same
                 for number, message in enumerate(conversation(length)[1:]):
-                    kept.journal.append("one", number, Event("turn", {"message": message}))
+                    kept.journal.append("one", number, JournalEvent("turn", {"message": message}))
                     kept.journal.keep("one", [piece_of(message)], [number] if named else [])
             made[name] = file.stat().st_size
     print(f"\n{'file of ' + format(length, ',') + ' turns, all evicted':<44} {'bytes':>12}")

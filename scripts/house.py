@@ -26,6 +26,8 @@ GERUNDS_ALLOWED = frozenset({"fitting", "testing"})
 """`fitting` is what Ullage does, and `testing` is the usual name of a module with fakes."""
 RIDDLES = re.compile(r"(What|Whether|How|Where|Who)\b|(?s:.*)\b[Ww]hat\b[^.]*\bwhat\b")
 """Docstrings that begin with one of these words name no noun. Nor does a sentence with two "what"s."""
+ALIAS = re.compile(r"[A-Z]\w*[a-z]\w*")
+"""The name of a class or of a type alias: it begins with a capital and is not a constant."""
 
 PUBLIC = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit"})
 """Documented names that begin with an underscore: those of a NamedTuple, and `os._exit`."""
@@ -57,7 +59,7 @@ class Figures:
     riddles: list[str] = field(default_factory=list)
     """Docstrings that begin like a question, or have two "what"s in a sentence."""
     twice: list[str] = field(default_factory=list)
-    """Names of public classes that occur more than once."""
+    """Names of public classes and type aliases that occur more than once."""
     gerunds: list[str] = field(default_factory=list)
     """Modules whose name ends in -ing."""
     cycles: list[str] = field(default_factory=list)
@@ -105,6 +107,7 @@ def measure(folder: Path) -> Figures:
                 classes[node.name] += 1
             elif isinstance(node, ast.Name) and node.id == "Any":
                 figures.any += 1
+        classes.update(_aliases(module))
         figures.riddles += [f"{module.name}: {text}" for text in _docstrings(module) if RIDDLES.match(text)]
         figures.private += [f"{module.name}: {access}" for access in _private_accesses(module)]
         last = module.name.rpartition(".")[2]
@@ -138,6 +141,15 @@ def _parsed(folder: Path) -> Iterator[Module]:
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
         yield Module(name, text, ast.parse(text), is_package)
+
+
+def _aliases(module: Module) -> Iterator[str]:
+    """The public names at the top of a module that are assigned and written like the name of a class."""
+    for node in module.tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and ALIAS.fullmatch(target.id):
+                yield target.id
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

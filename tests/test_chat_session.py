@@ -20,7 +20,7 @@ from ullage.broker.resolve import Opened
 from ullage.config import defaults, load
 from ullage.config.builder import plain_model
 from ullage.context import DEFAULT_PROMPT
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost import Ledger
 from ullage.errors import InvalidConversation
 from ullage.session.accounts import ledger_for
@@ -197,7 +197,7 @@ def test_every_model_is_closed_whatever_one_of_them_does(
 @needs_local
 def test_a_conversation_that_cannot_be_taken_up_leaves_no_model_open(kept: Store, tmp_path: Path) -> None:
     session = uuid.uuid4().hex
-    kept.journal.append(session, 0, Event("from a later version", {}))
+    kept.journal.append(session, 0, JournalEvent("from a later version", {}))
     before = loaded()
     with pytest.raises(InvalidConversation):
         asyncio.run(ChatSession.open(defaults(), kept, {}, tmp_path, session=session))

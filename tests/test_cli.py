@@ -528,13 +528,13 @@ def test_a_long_batch_shows_its_progress_and_clears_it_away(write: Write) -> Non
 
 def test_the_progress_bar_grows_and_keeps_to_the_width() -> None:
     from ullage.batch.chunk import START
-    from ullage.batch.outcome import Done, Outcome
+    from ullage.batch.outcome import FinishedChunk, Outcome
     from ullage.cli.progress import Bar
 
     bar = Bar("counting", 1000, on=False)
     lengths = []
     for seconds in range(1, 5):
-        bar.advance(Done([Outcome("f", 1, "", "", {}, "", b"")] * 50, 250, 0, START))
+        bar.advance(FinishedChunk([Outcome("f", 1, "", "", {}, "", b"")] * 50, 250, 0, START))
         assert all(len(bar.text(width, seconds)) <= width for width in range(10, 100))
         lengths.append(bar.text(100, seconds).count("━"))
         assert bar.text(100, seconds).endswith(f" requests, 50/s, 0:0{4 - seconds} left")
@@ -544,11 +544,11 @@ def test_the_progress_bar_grows_and_keeps_to_the_width() -> None:
 
 def test_the_progress_of_a_resumed_batch_begins_where_the_last_one_stopped() -> None:
     from ullage.batch.chunk import START
-    from ullage.batch.outcome import Done, Outcome
+    from ullage.batch.outcome import FinishedChunk, Outcome
     from ullage.cli.progress import Bar
 
     bar = Bar("fitting", 8_000_000, 4_000_000, on=False)
-    bar.advance(Done([Outcome("f", 1, "", "", {}, "", b"")] * 10, 1_000, 0, START))
+    bar.advance(FinishedChunk([Outcome("f", 1, "", "", {}, "", b"")] * 10, 1_000, 0, START))
     assert "50%  10 requests, 10/s, 1:06:39 left" in bar.text(100, 1)
 
 

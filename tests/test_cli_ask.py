@@ -17,7 +17,7 @@ from tests.player import Player, Script, playing, sent_json
 from ullage import store
 from ullage.cli.exit_codes import code_of
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.errors import ProviderError, UllageError
 from ullage.target import Target
 
@@ -280,7 +280,7 @@ def test_the_embedded_model_answers_without_a_key(tmp_path: Path) -> None:
 
 def test_a_session_that_this_version_cannot_read_is_a_line_and_no_traceback(tmp_path: Path) -> None:
     with store.open(tmp_path / "ullage.db") as kept:
-        kept.journal.append("later", 0, Event("from a later version", {}))
+        kept.journal.append("later", 0, JournalEvent("from a later version", {}))
     model = ("--model", "openai/gpt-4o")
     asked = ask(tmp_path, *model, "--session", "later", "How many boats?", OPENAI_API_KEY=SECRET)
     resumed = subprocess.run(

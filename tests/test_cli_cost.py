@@ -20,7 +20,7 @@ from tests.terminal import close
 from tests.world import PATIENCE, environment
 from ullage import store
 from ullage.cli import main
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost import Ledger, Prices
 from ullage.cost.report import GROUPS
 from ullage.fitting.pieces import letters_of
@@ -315,7 +315,7 @@ def test_a_hit_is_shown_with_who_said_it_and_with_the_turns_beside_it(path: Path
     with store.open(path) as kept:
         for number, (role, content) in enumerate(turns):
             message = {"role": role, "content": content}
-            kept.journal.append("one", number, Event("turn", {"message": message}))
+            kept.journal.append("one", number, JournalEvent("turn", {"message": message}))
     handle = letters_of("It listens on 5433.")
     lines = run("recall", '"listens on"', "--store", path).stdout.decode().splitlines()
     assert lines == [

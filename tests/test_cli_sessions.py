@@ -18,7 +18,7 @@ from tests.test_cli_cost import PROGRAM, process, run
 from ullage import store
 from ullage.cli.sessions import parse_age
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost.book import Account, Reservation
 from ullage.fitting.pieces import letters_of
 from ullage.store.values import seal_session
@@ -59,7 +59,7 @@ def file(tmp_path: Path) -> Path:
             context.append_user(f"What about the {session} tides?")
             context.append({"role": "assistant", "content": SHARED})
             kept.journal.keep(session, [SHARED], [1])
-        kept.journal.append("aged", 2, Event("turn", {"message": {"role": "user", "content": OWN}}))
+        kept.journal.append("aged", 2, JournalEvent("turn", {"message": {"role": "user", "content": OWN}}))
         kept.journal.keep("aged", [OWN, "a note beside it"], [2, None])
         account = Account("aged", "gpt-4o", "main", "here", "2026-11-16")
         reservation = Reservation("call", account, Decimal("0.01"))
@@ -155,9 +155,9 @@ def test_the_last_session_that_keeps_a_text_takes_it_along(file: Path) -> None:
 
 def test_a_text_of_a_deleted_session_that_another_kept_beside_its_events_stays(tmp_path: Path) -> None:
     with store.open(tmp_path / "ullage.db") as kept:
-        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": SHARED}}))
+        kept.journal.append("one", 0, JournalEvent("turn", {"message": {"role": "user", "content": SHARED}}))
         kept.journal.keep("one", [SHARED], [0])
-        kept.journal.append("two", 0, Event("turn", {"message": {"role": "user", "content": "hi"}}))
+        kept.journal.append("two", 0, JournalEvent("turn", {"message": {"role": "user", "content": "hi"}}))
         kept.journal.keep("two", [SHARED])
         assert kept.delete_session("one")
         found = kept.journal.recall(letters_of(SHARED), "two")

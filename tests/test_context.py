@@ -16,7 +16,7 @@ import ullage
 from tests.strategies import TEXTS, TOOLS, Messages, conversations, exchanges, own_words, policies
 from ullage import ContextOverflowError, FitPolicy, InvalidConversation
 from ullage.call_pairs import INTERRUPTED, check_conversation
-from ullage.context import DEFAULT_PROMPT, RECALL_TOOL, Context, Event, MemoryJournal, answer_recall
+from ullage.context import DEFAULT_PROMPT, RECALL_TOOL, Context, JournalEvent, MemoryJournal, answer_recall
 from ullage.errors import ConfigurationError, Conflict, StoreError
 from ullage.fitting.pieces import letters_of, piece_of
 from ullage.testing import FixedTokenizer
@@ -670,7 +670,7 @@ class FullJournal(MemoryJournal):
 
     full = False
 
-    def append(self, session: str, number: int, *events: Event) -> None:
+    def append(self, session: str, number: int, *events: JournalEvent) -> None:
         self._check()
         super().append(session, number, *events)
 
@@ -735,7 +735,7 @@ def test_pieces_that_could_not_be_kept_are_kept_by_the_next_render() -> None:
 
 def test_an_event_of_a_newer_version_is_told() -> None:
     journal = MemoryJournal()
-    journal.append("s", 0, Event("teleport", {}))
+    journal.append("s", 0, JournalEvent("teleport", {}))
     with pytest.raises(InvalidConversation, match="newer version"):
         Context(journal=journal, session="s", model="gpt-4o")
 

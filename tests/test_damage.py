@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ullage import store
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.errors import StoreError
 from ullage.fitting.pieces import letters_of
 
@@ -32,7 +32,7 @@ def fill(file: Path) -> None:
         for session in SESSIONS:
             for number in range(30):
                 said = message(session, number)
-                kept.journal.append(session, number, Event("turn", {"message": said}))
+                kept.journal.append(session, number, JournalEvent("turn", {"message": said}))
             texts = [message(session, number)["content"] for number in range(0, 20, 2)]
             kept.journal.keep(session, texts, list(range(0, 20, 2)))
             kept.journal.keep(session, ["a text of no event " * 40, f"only {session} " * 40])
@@ -87,7 +87,7 @@ def wrong(found: Mapping[str, object], true: Mapping[str, object]) -> list[str]:
 
 def assert_kept_if_acknowledged(file: Path, true: Mapping[str, Any]) -> None:
     """An event that a damaged store takes is read again with all before it, or reading it is an error."""
-    new = Event("turn", {"message": {"role": "user", "content": "one more"}})
+    new = JournalEvent("turn", {"message": {"role": "user", "content": "one more"}})
     try:
         with store.open(file) as kept:
             kept.journal.append("monday", 30, new)
@@ -145,7 +145,7 @@ def grown(file: Path, turns: int, size: int = 3_000) -> store.Store:
     """An open store with one session of so many events."""
     kept = store.open(file)
     for number in range(turns):
-        kept.journal.append("one", number, Event("turn", {"text": f"{number} " + "x" * size}))
+        kept.journal.append("one", number, JournalEvent("turn", {"text": f"{number} " + "x" * size}))
     return kept
 
 
@@ -157,11 +157,11 @@ def test_nothing_is_acknowledged_in_a_file_that_was_cut_short_while_it_was_open(
         with kept._database.reading():
             pass
         kept._database._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # type: ignore[union-attr]
-        kept.journal.append("one", 40, Event("turn", {"text": "before"}))
+        kept.journal.append("one", 40, JournalEvent("turn", {"text": "before"}))
         os.truncate(file, int(file.stat().st_size * share))
         for _ in range(2):
             with pytest.raises(StoreError, match="cut short"):
-                kept.journal.append("one", 41, Event("turn", {"text": "after"}))
+                kept.journal.append("one", 41, JournalEvent("turn", {"text": "after"}))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
@@ -170,25 +170,25 @@ def test_nothing_is_acknowledged_after_its_log_was_cut_short(file: Path, share: 
         log = Path(f"{file}-wal")
         os.truncate(log, int(log.stat().st_size * share))
         with pytest.raises(StoreError):
-            kept.journal.append("one", 40, Event("turn", {"text": "after"}))
+            kept.journal.append("one", 40, JournalEvent("turn", {"text": "after"}))
 
 
 def test_nothing_is_acknowledged_after_its_log_was_deleted(file: Path) -> None:
     with grown(file, 3) as kept:
         Path(f"{file}-wal").unlink()
         with pytest.raises(StoreError, match="log"):
-            kept.journal.append("one", 3, Event("turn", {"text": "after"}))
+            kept.journal.append("one", 3, JournalEvent("turn", {"text": "after"}))
 
 
 def test_a_file_that_another_process_made_smaller_is_not_cut_short(file: Path) -> None:
     with grown(file, 60) as kept, store.open(file) as other:
         kept._database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
-        kept.journal.append("two", 0, Event("turn", {"text": "hello"}))
+        kept.journal.append("two", 0, JournalEvent("turn", {"text": "hello"}))
         before = file.stat().st_size
         assert other.delete_session("one")
         other.shrink()
         assert file.stat().st_size < before // 2
-        kept.journal.append("two", 1, Event("turn", {"text": "hello again"}))
+        kept.journal.append("two", 1, JournalEvent("turn", {"text": "hello again"}))
     with store.open(file) as kept:
         assert len(kept.journal.events("two")) == 2
 

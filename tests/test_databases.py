@@ -10,7 +10,7 @@ import pytest
 
 from tests.backends import DATABASES, LASTING
 from ullage import store
-from ullage.context.journal import Event, SavedFold
+from ullage.context.journal import JournalEvent, SavedFold
 from ullage.cost.book import Account, Reservation
 from ullage.errors import StoreError
 from ullage.patience import Busy, limit_waiting
@@ -39,8 +39,8 @@ def database(kept: Store) -> Database:
     return kept._database
 
 
-def turn(number: int) -> Event:
-    return Event("turn", {"message": {"role": "user", "content": f"turn {number}"}})
+def turn(number: int) -> JournalEvent:
+    return JournalEvent("turn", {"message": {"role": "user", "content": f"turn {number}"}})
 
 
 # The database

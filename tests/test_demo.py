@@ -26,9 +26,9 @@ from ullage.demo.replay import (
     MODEL,
     SHOWN,
     TOOLS,
+    DemoEvent,
     Ended,
     Gauge,
-    Happening,
     Recalled,
     Replay,
     WindowTrimmed,
@@ -76,7 +76,7 @@ class Watched(Replay):
         self.sent: list[list[Any]] = []
         self.whole: list[list[Any]] = []
         self.trims: list[int] = []
-        self.happenings: list[Happening] = []
+        self.happenings: list[DemoEvent] = []
         for happening in self.play():
             self.happenings.append(happening)
             if isinstance(happening, WindowTrimmed):

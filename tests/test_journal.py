@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backends import BACKENDS, QUICK
-from ullage.context.journal import Event, Journal, Piece
+from ullage.context.journal import Journal, JournalEvent, Piece
 from ullage.errors import Conflict
 from ullage.fitting.pieces import handle_of, letters_of
 
@@ -31,8 +31,8 @@ def journal(request: pytest.FixtureRequest) -> Iterator[Journal]:
         yield backend.journal
 
 
-def turn(number: int) -> Event:
-    return Event("turn", {"role": "user", "content": f"turn {number}"})
+def turn(number: int) -> JournalEvent:
+    return JournalEvent("turn", {"role": "user", "content": f"turn {number}"})
 
 
 def texts(found: Sequence[Piece]) -> set[str]:
@@ -80,9 +80,9 @@ def test_a_session_that_begins_with_a_gap_is_a_conflict_and_does_not_begin(journ
 @given(session=any_text, kind=any_text, data=st.dictionaries(any_text, json_values, max_size=4))
 def test_an_event_comes_back_exactly(backend: str, session: str, kind: str, data: dict[str, Any]) -> None:
     with BACKENDS[backend]() as opened:
-        opened.journal.append(session, 0, Event(kind, data))
+        opened.journal.append(session, 0, JournalEvent(kind, data))
         (event,) = opened.journal.events(session)
-    assert event == Event(kind, data)
+    assert event == JournalEvent(kind, data)
     assert repr(event.data) == repr(data)  # 1 is not 1.0 and not True, 0.0 is not -0.0
 
 
@@ -90,7 +90,7 @@ def test_an_event_comes_back_exactly(backend: str, session: str, kind: str, data
     "number", [float("nan"), float("inf"), -float("inf"), 2**64, -(2**200), 1e308, 5e-324]
 )
 def test_odd_numbers_come_back_as_they_were(journal: Journal, number: float) -> None:
-    journal.append("one", 0, Event("turn", {"number": number, "nothing": None}))
+    journal.append("one", 0, JournalEvent("turn", {"number": number, "nothing": None}))
     (event,) = journal.events("one")
     assert repr(event.data) == repr({"number": number, "nothing": None})
 
@@ -104,7 +104,7 @@ def test_threads_that_append_to_one_session_each_win_some_numbers_and_never_the_
         for _ in range(20):
             number = len(journal.events("one"))
             try:
-                journal.append("one", number, Event("turn", {"worker": worker}))
+                journal.append("one", number, JournalEvent("turn", {"worker": worker}))
             except Conflict:
                 continue
             won.append((number, worker))

@@ -18,7 +18,7 @@ from tests.test_store import CALL, CAP, account, all_at_once, line_of, rest_of, 
 from tests.workers import DAY, HERE
 from tests.world import BIN, environment, until
 from ullage import store
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost.book import Cap, Reservation
 from ullage.cost.keys import Limits
 from ullage.errors import ConfigurationError, Conflict, NotBooked, StoreError, StoreLost
@@ -40,8 +40,8 @@ def url() -> Iterator[str]:
         yield made
 
 
-def turn(number: int) -> Event:
-    return Event("turn", {"message": {"role": "user", "content": f"turn {number}"}})
+def turn(number: int) -> JournalEvent:
+    return JournalEvent("turn", {"message": {"role": "user", "content": f"turn {number}"}})
 
 
 def end_connections() -> int:
@@ -407,7 +407,9 @@ def test_the_commands_work_on_a_server(url: str) -> None:
     assert "metric units" in ullage("memory", "list", *where).stdout
     with store.open(url) as kept:
         kept.journal.append(
-            "monday", 0, Event("turn", {"message": {"role": "user", "content": "a harbour with lanterns"}})
+            "monday",
+            0,
+            JournalEvent("turn", {"message": {"role": "user", "content": "a harbour with lanterns"}}),
         )
         kept.book.reserve(CALL, [])
         kept.book.settle(CALL, LedgerEntry(calls=1, prompt=5, cost=Decimal("0.5")))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.backends import BACKENDS, QUICK
 from ullage import FitPolicy, store
-from ullage.context import Context, Event, answer_recall
+from ullage.context import Context, JournalEvent, answer_recall
 from ullage.context.journal import MemoryJournal
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE
 from ullage.context.search import (
@@ -47,7 +47,7 @@ TALK = (
 def fill(journal: Journal, turns: Sequence[tuple[str, str]] = TALK, session: str = "one") -> None:
     for number, (role, content) in enumerate(turns):
         message = {"role": role, "content": content}
-        journal.append(session, number, Event("turn", {"message": message}))
+        journal.append(session, number, JournalEvent("turn", {"message": message}))
 
 
 @pytest.fixture(params=BACKENDS)
@@ -166,7 +166,7 @@ def test_one_character_of_a_script_without_spaces_is_enough(journal: Journal) ->
 
 def test_a_hit_tells_who_said_it_when_and_what_stands_beside_it(journal: Journal) -> None:
     fill(journal)
-    journal.append("one", len(TALK), Event("goal", {"text": "a pottery goal"}))
+    journal.append("one", len(TALK), JournalEvent("goal", {"text": "a pottery goal"}))
     (hit, *_) = journal.search("pottery", "one")
     assert (hit.role, hit.date, hit.session) == ("assistant", "8 May 2023", "one")
     assert hit.before == Said(*TALK[2])
@@ -181,7 +181,9 @@ def test_a_hit_tells_who_said_it_when_and_what_stands_beside_it(journal: Journal
 def test_turns_that_were_appended_since_are_found_too(journal: Journal) -> None:
     fill(journal)
     assert found(journal, "zeppelin") == []
-    journal.append("one", len(TALK), Event("turn", {"message": {"role": "user", "content": "A zeppelin!"}}))
+    journal.append(
+        "one", len(TALK), JournalEvent("turn", {"message": {"role": "user", "content": "A zeppelin!"}})
+    )
     assert found(journal, "zeppelin") == ["A zeppelin!"]
     handles = [letters_of("A zeppelin!")]
     assert journal.search("zeppelin", "one", without=handles) == ()
@@ -203,7 +205,7 @@ def test_a_full_disk_keeps_nobody_from_searching_what_was_indexed() -> None:
         fill(kept.journal)
         assert found(kept.journal, "pottery") == [TALK[3][1]]
         new = {"role": "user", "content": "A zeppelin! " * 100 + " ".join(map(str, range(2_000)))}
-        kept.journal.append("one", len(TALK), Event("turn", {"message": new}))
+        kept.journal.append("one", len(TALK), JournalEvent("turn", {"message": new}))
         with kept._database.reading() as connection:
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
         with kept._database.reading() as connection:
@@ -227,7 +229,7 @@ def test_what_recall_itself_asked_and_answered_is_not_found(journal: Journal) ->
     for number, message in enumerate(
         [{"role": "assistant", "content": None, "tool_calls": [call]}, result_message("a", answer)], len(TALK)
     ):
-        journal.append("one", number, Event("turn", {"message": message}))
+        journal.append("one", number, JournalEvent("turn", {"message": message}))
     assert found(journal, "pottery") == [TALK[3][1]]
 
 
@@ -261,7 +263,7 @@ def test_every_journal_gives_the_same_hits_in_the_same_order(
             lengths = {"one": 0, "two": 0}
             for name, text in turns:
                 message = {"role": "user", "content": text}
-                opened.journal.append(name, lengths[name], Event("turn", {"message": message}))
+                opened.journal.append(name, lengths[name], JournalEvent("turn", {"message": message}))
                 lengths[name] += 1
             opened.journal.keep("two", kept)
             hits.append(opened.journal.search(quoted, session))

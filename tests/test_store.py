@@ -28,7 +28,7 @@ from tests.backends import BACKENDS
 from tests.workers import CENT, DAY, HERE, account, words_of
 from ullage import store
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost.book import Cap, Reservation
 from ullage.errors import ConfigurationError, Conflict, StoreError
 from ullage.fitting.pieces import letters_of
@@ -53,8 +53,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ullage.db"
 
 
-def turn(number: int) -> Event:
-    return Event("turn", {"role": "user", "content": f"turn {number}"})
+def turn(number: int) -> JournalEvent:
+    return JournalEvent("turn", {"role": "user", "content": f"turn {number}"})
 
 
 @contextlib.contextmanager
@@ -276,13 +276,13 @@ def test_what_is_learned_is_changed_in_one_step_and_not_at_all_if_the_change_fai
 def test_sessions_are_listed_the_latest_first_with_the_first_words_of_the_user(file: Path) -> None:
     with store.open(file) as kept:
         assert list(kept.sessions()) == []
-        kept.journal.append("one", 0, Event("begin", {"model": "gpt-4o"}))
+        kept.journal.append("one", 0, JournalEvent("begin", {"model": "gpt-4o"}))
         kept.journal.append(
-            "one", 1, Event("turn", {"message": {"role": "user", "content": " Where  is\nit? "}})
+            "one", 1, JournalEvent("turn", {"message": {"role": "user", "content": " Where  is\nit? "}})
         )
-        kept.journal.append("two", 0, Event("turn", {"role": "assistant", "content": "Hello"}))
+        kept.journal.append("two", 0, JournalEvent("turn", {"role": "assistant", "content": "Hello"}))
         parts = [{"type": "image"}, {"type": "text", "text": "word " * 50}]
-        kept.journal.append("three", 0, Event("turn", {"role": "user", "content": parts}))
+        kept.journal.append("three", 0, JournalEvent("turn", {"role": "user", "content": parts}))
         kept.journal.keep("four", ["a piece, but no event"])
         kept.journal.append("one", 2, turn(2))
         listed = kept.sessions()
@@ -339,7 +339,7 @@ def newer(file: Path) -> None:
 def filled(file: Path) -> None:
     with store.open(file) as kept:
         for number in range(50):
-            kept.journal.append("one", number, Event("turn", {"content": "x" * 2_000}))
+            kept.journal.append("one", number, JournalEvent("turn", {"content": "x" * 2_000}))
 
 
 def truncated(file: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(file: Path) -> None:
             connection.execute(f"PRAGMA max_page_count = {pages}")
         for _ in range(2):
             with pytest.raises(StoreError, match=r"no room left .*ullage|ullage.* no room left"):
-                kept.journal.append("one", 1, Event("turn", {"content": "x" * 100_000}))
+                kept.journal.append("one", 1, JournalEvent("turn", {"content": "x" * 100_000}))
         with pytest.raises(StoreError, match="no room left"):
             kept.journal.keep("one", ["x" * 100_000])
         assert list(kept.journal.events("one")) == [turn(0)]
@@ -464,7 +464,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(file: Path) -> None:
 def test_damage_within_the_file_is_told_where_it_is_met(file: Path, seed: int) -> None:
     with store.open(file) as kept:
         for number in range(60):
-            kept.journal.append("one", number, Event("turn", {"content": f"{number} " * 400}))
+            kept.journal.append("one", number, JournalEvent("turn", {"content": f"{number} " * 400}))
             kept.journal.keep("one", [f"{number} text " * 200])
     dice = random.Random(seed)
     with file.open("r+b") as opened:
@@ -848,17 +848,17 @@ def test_what_a_child_keeps_is_there_when_its_parent_closes_the_store_first(file
     program = (
         "import os, sys, time\n"
         "from ullage import store\n"
-        "from ullage.context.journal import Event\n"
+        "from ullage.context.journal import JournalEvent\n"
         "kept = store.open(sys.argv[1])\n"
-        "kept.journal.append('one', 0, Event('turn', {}))\n"
+        "kept.journal.append('one', 0, JournalEvent('turn', {}))\n"
         "if not os.fork():\n"
-        "    kept.journal.append('one', 1, Event('turn', {}))\n"
+        "    kept.journal.append('one', 1, JournalEvent('turn', {}))\n"
         "    time.sleep(0.2)\n"
-        "    kept.journal.append('one', 2, Event('turn', {}))\n"
+        "    kept.journal.append('one', 2, JournalEvent('turn', {}))\n"
         "    sys.exit()\n"
         "time.sleep(0.1)\n"
         "kept.close()\n"
-        "with store.open(sys.argv[1]) as again: again.journal.append('two', 0, Event('turn', {}))\n"
+        "with store.open(sys.argv[1]) as again: again.journal.append('two', 0, JournalEvent('turn', {}))\n"
         "os.wait()\n"
     )
     subprocess.run([sys.executable, "-c", program, file], check=True)

@@ -15,7 +15,7 @@ import pytest
 
 from ullage import store
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.errors import StoreError
 from ullage.fitting.pieces import letters_of
 from ullage.store.sqlite.migrations import APPLICATION, MIGRATIONS
@@ -116,7 +116,9 @@ def assert_whole(kept: store.Store) -> None:
 def test_everything_in_it_is_there_and_it_goes_on(file: Path) -> None:
     with store.open(file) as kept:
         assert_whole(kept)
-        kept.journal.append("one", TURNS, Event("turn", {"message": {"role": "user", "content": "more"}}))
+        kept.journal.append(
+            "one", TURNS, JournalEvent("turn", {"message": {"role": "user", "content": "more"}})
+        )
         kept.journal.keep("one", ["a new text", piece(0)])
     with store.open(file) as kept:
         assert len(kept.journal.events("one")) == TURNS + 1

@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from ullage import store
 from ullage.context import Context
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.cost.book import Account, Cap, Reservation
 from ullage.cost.ledger import Ledger
 from ullage.cost.prices import Prices
@@ -65,7 +65,7 @@ def contend(file: str, session: str, wins: str, who: str) -> None:
         while len(won) < int(wins):
             number = len(kept.journal.events(session))
             try:
-                kept.journal.append(session, number, Event("turn", {"by": who}))
+                kept.journal.append(session, number, JournalEvent("turn", {"by": who}))
             except Conflict:
                 conflicts += 1
             else:
@@ -81,7 +81,7 @@ def share(file: str, who: str, times: str) -> None:
         for number in range(int(times)):
             kept.calibration.learn(HERE, lambda known: {"sum": (known or {"sum": 0})["sum"] + 1})
             kept.preferences.set(f"{who}-{number}", number)
-            kept.journal.append(who, number, Event("turn", {"number": number}))
+            kept.journal.append(who, number, JournalEvent("turn", {"number": number}))
             kept.journal.keep(who, [f"shared {number}", f"harbour {who} {number}"])
             kept.journal.remember(f"{who} {number}")
     say("done")

@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     """The line of JSON; empty if the job does not ask for it."""
 
 
-class Done(NamedTuple):
+class FinishedChunk(NamedTuple):
     """A chunk that has been worked on."""
 
     outcomes: list[Outcome]
@@ -50,9 +50,11 @@ class Done(NamedTuple):
     end: InputPosition
 
 
-def work(job: Job, chunk: Chunk) -> Done:
+def work(job: Job, chunk: Chunk) -> FinishedChunk:
     """Returns the outcomes of a chunk, in order."""
-    return Done([outcome(job, line) for line in requests_of(chunk)], chunk.size, chunk.file, chunk.end)
+    return FinishedChunk(
+        [outcome(job, line) for line in requests_of(chunk)], chunk.size, chunk.file, chunk.end
+    )
 
 
 def outcome(job: Job, line: RequestLine) -> Outcome:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ullage.batch.chunk import Chunk
     from ullage.batch.job import Job
-    from ullage.batch.outcome import Done
+    from ullage.batch.outcome import FinishedChunk
 
 BIG = 8
 """Number of chunks from which starting other processes saves time."""
@@ -27,7 +27,7 @@ AHEAD = 3
 """Chunks in the queue for each process: enough to keep it busy, few enough to bound the memory."""
 
 
-def run_in_processes(job: Job, chunks: Iterator[Chunk], jobs: int | None) -> Iterator[Done]:
+def run_in_processes(job: Job, chunks: Iterator[Chunk], jobs: int | None) -> Iterator[FinishedChunk]:
     """Yields every chunk when it is done, in order; None as `jobs` uses all cores if the input is large."""
     first: list[Chunk] = []
     if jobs is None:
@@ -45,7 +45,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _in_pool(job: Job, chunks: Iterable[Chunk], jobs: int) -> Iterator[Done]:
+def _in_pool(job: Job, chunks: Iterable[Chunk], jobs: int) -> Iterator[FinishedChunk]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -65,8 +65,10 @@ def _in_pool(job: Job, chunks: Iterable[Chunk], jobs: int) -> Iterator[Done]:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _in_order(pool: ProcessPoolExecutor, job: Job, chunks: Iterable[Chunk], ahead: int) -> Iterator[Done]:
-    waiting: deque[Future[Done]] = deque()
+def _in_order(
+    pool: ProcessPoolExecutor, job: Job, chunks: Iterable[Chunk], ahead: int
+) -> Iterator[FinishedChunk]:
+    waiting: deque[Future[FinishedChunk]] = deque()
     for chunk in chunks:
         waiting.append(pool.submit(work, job, chunk))
         if len(waiting) > ahead:

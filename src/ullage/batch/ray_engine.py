@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ullage.batch.job import Job
-    from ullage.batch.outcome import Done
+    from ullage.batch.outcome import FinishedChunk
     from ullage.batch.source import Source
 
 BLOCK_BYTES = 1024 * 1024
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 
 def run_on_ray(
     job: Job, sources: Sequence[Source], start: InputPosition, actors: int | None
-) -> Iterator[Done]:
+) -> Iterator[FinishedChunk]:
     """Yields every chunk when it is done, in order; the cluster is that of RAY_ADDRESS, else a local one."""
     is_ours = not ray.is_initialized()
     if is_ours:

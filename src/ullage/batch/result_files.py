@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ullage.batch.job import Job
-    from ullage.batch.outcome import Done
+    from ullage.batch.outcome import FinishedChunk
     from ullage.batch.source import Source
 
 PARQUET = ".parquet"
@@ -64,7 +64,7 @@ class ResultFiles:
             self._open(begin.file, self.checkpoint.size)
         return begin
 
-    def write(self, done: Done) -> None:
+    def write(self, done: FinishedChunk) -> None:
         """Appends the results of a chunk."""
         position = self.checkpoint.position
         if done.file != position.file:

@@ -217,7 +217,7 @@ SLACK = 2
 MEMORY = 200_000
 """Most texts whose counts are remembered."""
 
-Key = tuple[int, int]
+TextKey = tuple[int, int]
 """The hash and the length of a text."""
 
 
@@ -225,15 +225,15 @@ Key = tuple[int, int]
 class TextCounts:
     """The counts of one server for one model in this session."""
 
-    counts: dict[Key, int] = field(default_factory=dict)
-    estimated: set[Key] = field(default_factory=set)
+    counts: dict[TextKey, int] = field(default_factory=dict)
+    estimated: set[TextKey] = field(default_factory=set)
     """The texts for which an estimate was returned."""
     ratio: float = 1.0
     """The largest ratio of a count to our own ceiling; at least 1."""
     surplus: Surplus = field(default_factory=Surplus)
     """The tokens that framing and template add to a request, learned from usage."""
 
-    def add(self, key: Key, count: int, ceiling: int) -> None:
+    def add(self, key: TextKey, count: int, ceiling: int) -> None:
         """Remembers a count."""
         if len(self.counts) >= MEMORY:
             for oldest in list(self.counts)[: MEMORY // 2]:
@@ -242,7 +242,7 @@ class TextCounts:
         if ceiling > 0:
             self.ratio = max(self.ratio, (count - SLACK) / ceiling)
 
-    def note_estimate(self, key: Key) -> None:
+    def note_estimate(self, key: TextKey) -> None:
         """Remembers that an estimate was returned for a text."""
         if len(self.estimated) >= MEMORY:
             self.estimated.clear()

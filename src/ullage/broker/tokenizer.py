@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from ullage.broker.endpoint import Endpoint
-    from ullage.broker.endpoint_counter import EndpointCounter, Key
+    from ullage.broker.endpoint_counter import EndpointCounter, TextKey
     from ullage.broker.http import Transport
     from ullage.target import Target
     from ullage.tokens.surplus import Surplus
@@ -104,7 +104,7 @@ class ServerTokenizer:
         if self.supported is False:
             return False
         waiting = iter([text for text in dict.fromkeys(texts) if _can_be_sent(text) and not self.knows(text)])
-        learned: list[Key] = []
+        learned: list[TextKey] = []
         try:
             async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
                 for _ in range(AT_ONCE):
@@ -115,7 +115,7 @@ class ServerTokenizer:
         self._known.estimated -= stale
         return bool(stale)
 
-    async def _learn_each(self, waiting: Iterator[str], learned: list[Key]) -> None:
+    async def _learn_each(self, waiting: Iterator[str], learned: list[TextKey]) -> None:
         for text in waiting:
             counted = await self._counter.text_count(self._endpoint, text, await self._transport())
             if counted is None:
@@ -133,7 +133,7 @@ class ServerTokenizer:
         return math.ceil(own * self._scale) + SLACK if self.is_active else own
 
 
-def _key(text: str) -> Key:
+def _key(text: str) -> TextKey:
     return hash(text), len(text)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ullage.batch.chunk import InputPosition
     from ullage.batch.job import Job
-    from ullage.batch.outcome import Done, Outcome
+    from ullage.batch.outcome import FinishedChunk, Outcome
     from ullage.batch.result_files import ResultFiles
     from ullage.batch.source import Source
 
@@ -140,7 +140,7 @@ def _summary(results: ResultFiles, output: str) -> str:
 
 def _work(
     job: Job, sources: Sequence[Source], begin: InputPosition, options: Namespace
-) -> Generator[Done, None, None]:
+) -> Generator[FinishedChunk, None, None]:
     """Yields the chunks of the files with their outcomes, in order."""
     if options.engine == "ray":
         from ullage.batch.ray_engine import run_on_ray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ullage.batch.outcome import Done, Outcome
+    from ullage.batch.outcome import FinishedChunk, Outcome
 
 DELAY, EVERY = 0.3, 0.1
 """Seconds before the bar is first shown, and between two updates."""
@@ -51,7 +51,7 @@ class Bar:
         if outcome.problem or self._shares_screen:
             self.hide()
 
-    def advance(self, done: Done) -> None:
+    def advance(self, done: FinishedChunk) -> None:
         """Counts the results of a chunk, and draws the bar if an update is due or if it was hidden."""
         self._size += done.size
         self._done += len(done.outcomes)

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ullage.config.key_row import KeyRow
+    from ullage.config.lines import KeyPath
 
-Path = tuple[str, ...]
-
-CLASSES: Mapping[Path, Callable[..., Any]] = {
+CLASSES: Mapping[KeyPath, Callable[..., Any]] = {
     ("context",): ContextSettings,
     ("context", "compress"): CompressSettings,
     ("tokenize",): TokenizeSettings,
@@ -52,7 +51,7 @@ RENAMED = {"model": "default_model"}
 """Fields of `Settings` whose name differs from the key; `Settings.model` is a method."""
 
 
-def build(values: Mapping[Path, Any], tables: Iterable[Path] = (), **more: Any) -> Settings:
+def build(values: Mapping[KeyPath, Any], tables: Iterable[KeyPath] = (), **more: Any) -> Settings:
     """Returns settings with these values, and the defaults of all other keys.
 
     `tables` are the tables with names of the user, such as `models.fast`, which exist even if they are empty.
@@ -73,7 +72,9 @@ def plain_model(name: str) -> ModelSettings:
     return made
 
 
-def _made(values: Mapping[Path, Any], known: Mapping[Path, None], path: Path, pattern: Path) -> Any:
+def _made(
+    values: Mapping[KeyPath, Any], known: Mapping[KeyPath, None], path: KeyPath, pattern: KeyPath
+) -> Any:
     """Returns a value, a mapping by names of the user, or a section, as the path requires."""
     row = find(pattern)
     if row is not None:
@@ -92,14 +93,14 @@ def _made(values: Mapping[Path, Any], known: Mapping[Path, None], path: Path, pa
     return CLASSES[pattern](**parts)
 
 
-def entries(settings: Settings) -> Iterator[tuple[KeyRow, Path, Any]]:
+def entries(settings: Settings) -> Iterator[tuple[KeyRow, KeyPath, Any]]:
     """Yields every key with its value, in the order of the table; `models.<name>.…` once for each model."""
     for row in ROWS:
         for path, value in _spread(settings, row.path, ()):
             yield row, path, value
 
 
-def _spread(value: Any, rest: Path, path: Path) -> Iterator[tuple[Path, Any]]:
+def _spread(value: Any, rest: KeyPath, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if not rest:
         yield path, value
     elif rest[0].startswith("<"):

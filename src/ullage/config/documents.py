@@ -34,7 +34,7 @@ _BEGIN = re.compile(r"[ \t]*([A-Za-z0-9_.-]+)[ \t]*=")
 
 
 @dataclass(slots=True)
-class Found:
+class FoundValues:
     """Values, sources and problems that were read so far."""
 
     values: dict[Keys, Any] = field(default_factory=dict)
@@ -118,9 +118,9 @@ def contents(path: Path, most: int, *, regular: bool) -> tuple[bytes, os.stat_re
     return content, status
 
 
-def check(document: Document) -> Found:
+def check(document: Document) -> FoundValues:
     """Returns the values of a file by key, and all problems in it."""
-    found = Found()
+    found = FoundValues()
     try:
         data, text = _parsed(document)
     except InvalidSettings as error:
@@ -164,7 +164,7 @@ def _syntax(place: str, text: str, message: str) -> Problem:
 
 @dataclass(slots=True)
 class _Check:
-    found: Found
+    found: FoundValues
     file: str
     lines: Mapping[Keys, int]
 

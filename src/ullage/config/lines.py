@@ -19,13 +19,14 @@ _TEXT = re.compile(
 )
 _PLAIN = re.compile(r"[^,\]}\n#]+")
 
-Path = tuple[str, ...]
+KeyPath = tuple[str, ...]
+"""The parts of a key, such as `("context", "max_turns")`."""
 
 DEEPEST = 32
 """Maximum number of parts of a key that are recorded; no key of the configuration has as many."""
 
 
-def lines_of(text: str) -> dict[Path, int]:
+def lines_of(text: str) -> dict[KeyPath, int]:
     """Returns the line of each key and each table at its first occurrence; the first line is 1."""
     scan = _Scan(text.replace("\r\n", "\n"))
     scan.statements()
@@ -38,12 +39,12 @@ class _Scan:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self._line, self._counted = 1, 0
 
     def statements(self) -> None:
         """Reads all table headers and pairs of the text."""
-        table: Path = ()
+        table: KeyPath = ()
         while self._next():
             if self._next() == "[":
                 self.at += 2 if self.text.startswith("[[", self.at) else 1
@@ -63,7 +64,7 @@ class _Scan:
         match = pattern.match(self.text, self.at)
         return self.at if match is None else match.end()
 
-    def _key(self, table: Path) -> Path:
+    def _key(self, table: KeyPath) -> KeyPath:
         """Reads a key, dotted or not, and records the line of the key and of each table in its path."""
         path = table
         while match := _KEY.match(self.text, self.at):
@@ -81,12 +82,12 @@ class _Scan:
         self._counted = self.at
         return self._line
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: KeyPath) -> None:
         path = self._key(table)
         self.at += 1  # the equals sign; in an invalid text, this step prevents an endless loop
         self._value(path)
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         begin = self._next()
         if begin in ("[", "{"):
             self.at += 1

@@ -15,7 +15,7 @@ from ullage.broker.embedded_info import runs_here
 from ullage.categories import MAIN
 from ullage.config import kinds
 from ullage.config.builder import build
-from ullage.config.documents import Found, check, config_path, read_file
+from ullage.config.documents import FoundValues, check, config_path, read_file
 from ullage.config.keys import FIXED_CATEGORIES, SECTIONS, variables
 from ullage.config.overlay import find_overlay, lay_over
 from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted, show_path
@@ -46,7 +46,7 @@ def load(
     notices: list[str] = []
     files: list[Path] = []
     document = _own_file(path, environ)
-    found = Found()
+    found = FoundValues()
     if document is not None:
         files.append(document.path)
         found = check(document)
@@ -94,7 +94,7 @@ def store_url(path: Path | str | None, environ: Mapping[str, str]) -> str | None
     Problems of other keys are not raised here: `load` reports them.
     """
     document = _own_file(path, environ)
-    found = Found() if document is None else check(document)
+    found = FoundValues() if document is None else check(document)
     _add_environment(found, environ)
     own = [problem for problem in found.problems if problem.path == ("store", "url")]
     if own:
@@ -130,7 +130,7 @@ def _overlay(cwd: Path, environ: Mapping[str, str], files: list[Path], notices: 
         return None
 
 
-def _add_environment(found: Found, environ: Mapping[str, str]) -> None:
+def _add_environment(found: FoundValues, environ: Mapping[str, str]) -> None:
     """Adds the values of environment variables."""
     known = dict(variables())
     sections = tuple(f"ULLAGE_{name.partition('.')[0].upper()}_" for name in SECTIONS)
@@ -159,7 +159,7 @@ def _unknown_variable(variable: str, known: Mapping[str, object]) -> str:
 # Problems of several values together
 
 
-def _combined_problems(settings: Settings, found: Found) -> Iterator[Problem]:
+def _combined_problems(settings: Settings, found: FoundValues) -> Iterator[Problem]:
     """Yields problems of values that are valid alone but not together; skips tables with other problems."""
     wrong = {problem.path[:2] for problem in found.problems}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ullage.config.documents import Found
+    from ullage.config.documents import FoundValues
     from ullage.config.key_row import KeyRow
     from ullage.config.settings import Settings
 
@@ -111,7 +111,7 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
-def lay_over(own: Settings, mine: Found, theirs: Found) -> None:
+def lay_over(own: Settings, mine: FoundValues, theirs: FoundValues) -> None:
     """Adds the values that a project's file may set, and a problem for each value that it may not set."""
     mine.problems += theirs.problems
     for path in theirs.tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ullage.context.blocks import DEFAULT_PROMPT
 from ullage.context.conversation import Context
 from ullage.context.forms import Compress
-from ullage.context.journal import Event, Item, Journal, MemoryJournal, Piece
+from ullage.context.journal import Item, Journal, JournalEvent, MemoryJournal, Piece
 from ullage.context.recall import RECALL_TOOL, answer_recall
 
 __all__ = [
@@ -13,9 +13,9 @@ __all__ = [
     "RECALL_TOOL",
     "Compress",
     "Context",
-    "Event",
     "Item",
     "Journal",
+    "JournalEvent",
     "MemoryJournal",
     "Piece",
     "answer_recall",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ullage.call_pairs import unanswered
 from ullage.context.blocks import blocks_of, expected, in_front
 from ullage.context.forms import checked_form
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.context.options import ContextOptions, takes_options
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
 from ullage.context.record import Record
@@ -177,7 +177,7 @@ class Context:
         left = self.record.interruptions()
         if self.waiting and not left:
             raise unanswered(self.record.state.waiting)
-        self.record.change(*left, Event("compact", {"share": share}))
+        self.record.change(*left, JournalEvent("compact", {"share": share}))
         return before - self.estimate_tokens()
 
     def undo(self) -> Sequence[Message]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ullage.context.search import Hit
 
 
-class Event(NamedTuple):
+class JournalEvent(NamedTuple):
     """One change of a conversation."""
 
     kind: str
@@ -76,7 +76,7 @@ class Journal(Protocol):
     StoreLost that `is_unknown`.
     """
 
-    def append(self, session: str, number: int, *events: Event) -> None:
+    def append(self, session: str, number: int, *events: JournalEvent) -> None:
         """Keeps the session's events from this number on, counted from 0: all of them, or none.
 
         The events are durable when this returns, and the texts of turns can be recalled and searched: each
@@ -84,7 +84,7 @@ class Journal(Protocol):
         the number of the session's events, if that is not `number`.
         """
 
-    def events(self, session: str) -> Sequence[Event]:
+    def events(self, session: str) -> Sequence[JournalEvent]:
         """Returns all events of a session in order; an empty sequence if the session is unknown."""
 
     def keep(self, session: str, texts: Iterable[str], events: Sequence[int | None] = ()) -> None:
@@ -132,7 +132,7 @@ class Journal(Protocol):
         """Forgets an item; returns False if there is no item with this number."""
 
 
-def said_of(event: Event) -> Said | None:
+def said_of(event: JournalEvent) -> Said | None:
     """Returns the turn of an event, whose text a journal keeps; None if the event is not a turn."""
     message = event.data.get("message")
     if event.kind != "turn" or not isinstance(message, Mapping):
@@ -168,7 +168,7 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._events: defaultdict[str, list[Event]] = defaultdict(list)
+        self._events: defaultdict[str, list[JournalEvent]] = defaultdict(list)
         self._unread: list[tuple[str, int]] = []  # turns without a handle yet: session, event
         self._kept: list[_Kept] = []  # in the order of keeping
         self._pieces: defaultdict[str, dict[str, int]] = defaultdict(
@@ -180,7 +180,7 @@ class MemoryJournal:
         self._numbered = 0
         self._folds: dict[tuple[str, str], SavedFold] = {}
 
-    def append(self, session: str, number: int, *events: Event) -> None:
+    def append(self, session: str, number: int, *events: JournalEvent) -> None:
         """Keeps the events, if they are the session's next."""
         with self._lock:
             known = self._events[session]
@@ -191,7 +191,7 @@ class MemoryJournal:
             turns = [place for place, event in enumerate(events, number) if event.kind == "turn"]
             self._unread += [(session, place) for place in turns]
 
-    def events(self, session: str) -> Sequence[Event]:
+    def events(self, session: str) -> Sequence[JournalEvent]:
         """Returns all events of a session in order."""
         with self._lock:
             return tuple(self._events.get(session, ()))

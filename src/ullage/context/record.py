@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ullage.call_pairs import INTERRUPTED, follow
 from ullage.context.blocks import Blocks, memory_text
-from ullage.context.journal import Event, MemoryJournal
+from ullage.context.journal import JournalEvent, MemoryJournal
 from ullage.context.state import State, apply, render
 from ullage.errors import InvalidConversation
 from ullage.intake import checked_member, checked_text, copied, kind_of, read_message, whole_number
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _JOURNAL = ("journal", "a Journal, such as the journal of ullage.store.open(path)", "append", "events")
 
-Listener: TypeAlias = "Callable[[Event, Blocks], None]"
+Listener: TypeAlias = "Callable[[JournalEvent, Blocks], None]"
 """Called with each event after it was applied, and with the blocks of the prompt before it."""
 
 
@@ -47,7 +47,7 @@ class Record:
         self._memory_max_chars = whole_number(memory_max_chars, "memory_max_chars")
         self._memory = self._project = self._next_project = ""
         self._refresh_memory()
-        self._unwritten: list[Event] = []
+        self._unwritten: list[JournalEvent] = []
         """Events that the journal could not take; the next change writes them first."""
         self._left: Sequence[str] = ()
         """The calls whose program ended or was stopped; the next user turn answers them `[interrupted]`."""
@@ -91,7 +91,7 @@ class Record:
 
     def _events_of(
         self, message: Message, *, pin: bool = False, priority: int = 0, quoted: int = 0
-    ) -> list[Event]:
+    ) -> list[JournalEvent]:
         """Returns the events of a new turn; a user turn first answers the calls that were left open."""
         message = read_message(message, len(self.state.turns))
         events = self.interruptions() if message["role"] == "user" else []
@@ -104,14 +104,14 @@ class Record:
         follow(() if events else self.state.waiting, message, place)
         more = {"quoted": quoted, "pin": bool(pin), "priority": whole_number(priority, "priority", None)}
         said = {name: value for name, value in more.items() if value}
-        return [*events, Event("turn", {"message": message, **said})]
+        return [*events, JournalEvent("turn", {"message": message, **said})]
 
     def append_exec_output(self, text: str) -> None:
         """Keeps the output of a command for the next user turn."""
         if not isinstance(text, str):
             raise InvalidConversation(f"the output of a command must be a string, not {kind_of(text)}")
         if text:
-            self.change(Event("output", {"text": text}))
+            self.change(JournalEvent("output", {"text": text}))
 
     def interrupt(self) -> None:
         """Gives each open call the result `[interrupted]`, so that the conversation can go on.
@@ -123,29 +123,29 @@ class Record:
         if events:
             self.change(*events)
 
-    def interruptions(self) -> list[Event]:
+    def interruptions(self) -> list[JournalEvent]:
         """Returns results for the open calls, if all of them were left open; otherwise an empty list."""
         if not set(self.waiting) <= set(self._left):
             return []
-        return [Event("turn", {"message": result_message(call, INTERRUPTED)}) for call in self.waiting]
+        return [JournalEvent("turn", {"message": result_message(call, INTERRUPTED)}) for call in self.waiting]
 
     def undo(self) -> Sequence[Message]:
         """Removes the last exchange, and returns its turns; right after a reset, brings its turns back."""
         before = self.turns
         if before or self.state.cleared is not None:
-            self.change(Event("undo", {}))
+            self.change(JournalEvent("undo", {}))
         return before[len(self.state.turns) :]
 
     def reset(self) -> None:
         """Clears turns, waiting output and summary; keeps memory, project, usage and warnings."""
-        self.change(Event("reset", {}))
+        self.change(JournalEvent("reset", {}))
 
     def save(self) -> None:
         """Writes the events that the journal could not take before; does nothing if all are written."""
         if self._unwritten:
             self.change()
 
-    def change(self, *events: Event) -> None:
+    def change(self, *events: JournalEvent) -> None:
         """Writes events as one change, then applies them to the state."""
         written = self.state.events - len(self._unwritten)
         self.journal.append(self.session, written, *self._unwritten, *events)
@@ -153,7 +153,7 @@ class Record:
         for event in events:
             self._apply(event)
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: JournalEvent) -> None:
         """Applies an event to the state."""
         before = self.blocks()
         apply(self.state, event)
@@ -209,7 +209,7 @@ class Record:
 
     @goal.setter
     def goal(self, text: str) -> None:
-        self.change(Event("goal", {"text": checked_text(text, "goal")}))
+        self.change(JournalEvent("goal", {"text": checked_text(text, "goal")}))
 
     @property
     def in_goal_mode(self) -> bool:
@@ -248,7 +248,7 @@ class Record:
         return self.journal.search(checked_text(words, "words"), self.session, most)
 
 
-def _ignore(_: Event, __: Blocks) -> None:
+def _ignore(_: JournalEvent, __: Blocks) -> None:
     """Ignores an event."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ullage.context.blocks import system_messages
 from ullage.context.forms import Rendition, fitted_without_tool_role, short_form
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.context.learned import NOTHING_LEARNED, learned, new_texts
 from ullage.context.request_log import Evictions
 from ullage.context.window_cache import WindowCache
@@ -56,7 +56,7 @@ class Renderer:
         self._is_away = False
         self._learned: dict[Tokenizer, Learned] = {}
 
-    def hear(self, event: Event, before: Blocks) -> None:
+    def hear(self, event: JournalEvent, before: Blocks) -> None:
         """Updates the windows after an event; `before` are the blocks of the prompt before the event."""
         if event.kind == "summary":
             # The summary is in the prompt from now on; earlier trims stay unchanged.
@@ -162,7 +162,7 @@ class Renderer:
         except ContextOverflowError:
             if not (state.summary and state.shown):
                 raise
-        self._record.change(Event("summary", {"text": state.summary, "covered": [], "shown": False}))
+        self._record.change(JournalEvent("summary", {"text": state.summary, "covered": [], "shown": False}))
         cached = self._window(prompt)
         return cached, cached.fitted()
 
@@ -269,7 +269,9 @@ class Renderer:
         if written is None:
             return False
         try:
-            self._record.change(Event("summary", {"text": written.text, "covered": sorted(written.covered)}))
+            self._record.change(
+                JournalEvent("summary", {"text": written.text, "covered": sorted(written.covered)})
+            )
         except BaseException:  # the summary has been paid for
             self._summaries.put_back(written)
             raise

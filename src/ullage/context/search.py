@@ -121,7 +121,7 @@ def index_forms(text: str) -> Iterator[list[str]]:
             yield found
 
 
-class Words(Protocol):
+class IndexedWords(Protocol):
     """The index of words of one session, or of all."""
 
     def total(self) -> tuple[int, int]:
@@ -134,7 +134,7 @@ class Words(Protocol):
         """Returns the passages that have a stem which begins with these letters."""
 
 
-def rank(words: Words, query: SearchQuery) -> list[int]:
+def rank(words: IndexedWords, query: SearchQuery) -> list[int]:
     """Returns the pieces that match a query, the best first; of equal ones the newest turn first."""
     found = {stem: words.holding(stem) for stem in query.stems}
     if not any(found.values()):

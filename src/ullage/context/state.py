@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ullage.context.blocks import Blocks
-    from ullage.context.journal import Event
+    from ullage.context.journal import JournalEvent
     from ullage.messages import Message
 
 
@@ -81,7 +81,7 @@ class State:
     """The state before the last reset, which an undo without turns brings back; None if there was none."""
 
 
-def apply(state: State, event: Event) -> None:
+def apply(state: State, event: JournalEvent) -> None:
     """Applies an event to the state."""
     happen = HAPPENINGS.get(event.kind)
     if happen is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ullage.errors import StoreError
 
 
-Unit: TypeAlias = Literal["dollars", "tokens", "requests"]
+CapUnit: TypeAlias = Literal["dollars", "tokens", "requests"]
 """Unit of a cap."""
 SCOPES = ("session", "day", "project", "key", "key-day", "key-month", "key-minute")
 """Scopes that have sums, and so can have a cap. A minute has the number of its requests and nothing else."""
@@ -43,7 +43,7 @@ class Cap(NamedTuple):
     name: str
     """Name of the session, day or project; id of the key, with the day, month or minute of its scope."""
     limit: Decimal
-    unit: Unit = "dollars"
+    unit: CapUnit = "dollars"
     """A cap in requests has the scope key-minute, and no other cap has it."""
 
 
@@ -171,7 +171,7 @@ class Book(Protocol):
     def release(self, reservation: Reservation) -> bool:
         """Ends the reservation of a call that was not made; returns False if it had ended before."""
 
-    def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
+    def used(self, scope: str, name: str, unit: CapUnit = "dollars") -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a scope; raises ConfigurationError if it is unknown."""
 
     def entries(
@@ -195,7 +195,7 @@ class MemoryBook:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[Account, LedgerEntry] = {}
-        self._spent: defaultdict[tuple[str, str, Unit], Decimal] = defaultdict(Decimal)
+        self._spent: defaultdict[tuple[str, str, CapUnit], Decimal] = defaultdict(Decimal)
         self._held: dict[str, Reservation] = {}
 
     def reserve(self, reservation: Reservation, caps: Sequence[Cap]) -> Refusal | None:
@@ -243,7 +243,7 @@ class MemoryBook:
         with self._lock:
             return self._held.pop(reservation.id, None) is not None
 
-    def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
+    def used(self, scope: str, name: str, unit: CapUnit = "dollars") -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a scope."""
         with self._lock:
             return self._used(scope, name, unit)
@@ -270,10 +270,10 @@ class MemoryBook:
             and key in {None, account.key}
         ]
 
-    def _add(self, scope: str, name: str, unit: Unit, more: Decimal | None) -> None:
+    def _add(self, scope: str, name: str, unit: CapUnit, more: Decimal | None) -> None:
         self._spent[scope, name, unit] = _sum(self._spent[scope, name, unit], more)
 
-    def _used(self, scope: str, name: str, unit: Unit) -> tuple[Decimal, Decimal]:
+    def _used(self, scope: str, name: str, unit: CapUnit) -> tuple[Decimal, Decimal]:
         check_scope(scope)
         held = (
             _worst(each, unit) for each in self._held.values() if (scope, name) in scopes_of(each.account)
@@ -281,7 +281,7 @@ class MemoryBook:
         return self._spent.get((scope, name, unit), ZERO), _sum(*held)
 
 
-def _worst(reservation: Reservation, unit: Unit) -> Decimal | None:
+def _worst(reservation: Reservation, unit: CapUnit) -> Decimal | None:
     """Returns what a call may use of a unit."""
     if unit == "dollars":
         return reservation.amount

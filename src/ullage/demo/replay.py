@@ -156,7 +156,7 @@ class Ended(NamedTuple):
     whole: Total
 
 
-Happening = UserSpoke | CommandCalled | Printed | WindowTrimmed | Recalled | Answered | Gauge | Ended
+DemoEvent = UserSpoke | CommandCalled | Printed | WindowTrimmed | Recalled | Answered | Gauge | Ended
 
 
 # The replay ----------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Replay:
         self._evicted = self._calls = 0
         self._shortened: set[int] = set()
 
-    def play(self) -> Iterator[Happening]:
+    def play(self) -> Iterator[DemoEvent]:
         """Yields all events, in order."""
         for step in self._steps:
             yield UserSpoke(step.user)
@@ -219,13 +219,13 @@ class Replay:
             yield self._gauge(sent)
         yield Ended(self.context.limit, self._fitted.total(), self._whole.total())
 
-    def _run(self, step: ScriptStep) -> Iterator[Happening]:
+    def _run(self, step: ScriptStep) -> Iterator[DemoEvent]:
         output = step.output.strip("\n")
         yield from self._call("run", {"command": step.command}, f"$ {step.command}")
         self._give(output)
         yield Printed(output)
 
-    def _recall(self, words: str) -> Iterator[Happening]:
+    def _recall(self, words: str) -> Iterator[DemoEvent]:
         """Searches for an evicted text by words, and then recalls it by the handle of the best result."""
         yield from self._call("recall", {"words": words}, f"recall {words!r}")
         found = self.context.answer_recall({"words": words})
@@ -239,7 +239,7 @@ class Replay:
         self._give(text)
         yield Recalled(handle, text, same)
 
-    def _call(self, name: str, arguments: Mapping[str, str], shown: str) -> Iterator[Happening]:
+    def _call(self, name: str, arguments: Mapping[str, str], shown: str) -> Iterator[DemoEvent]:
         self._calls += 1
         written = json.dumps(arguments)
         function = {"name": name, "arguments": written}
@@ -251,7 +251,7 @@ class Replay:
     def _give(self, output: str) -> None:
         self.context.append({"role": "tool", "tool_call_id": f"call_{self._calls:02}", "content": output})
 
-    def _send(self, reply: Message, text: str) -> Generator[Happening, None, Fitted[Any]]:
+    def _send(self, reply: Message, text: str) -> Generator[DemoEvent, None, Fitted[Any]]:
         """Sends the conversation, trimmed if necessary, and appends the reply; returns the fitted request."""
         before = self.context.estimate_tokens()
         sent = self.context.fitted()

@@ -28,7 +28,7 @@ FOLDER_CHARS = 8
 SHARED_CHARS = 20
 """The same for a folder of which the paths are in different folders."""
 
-Item: TypeAlias = tuple[str, str]
+LineItem: TypeAlias = tuple[str, str]
 """A value and its name; the name is empty if it has none."""
 
 NAMED = re.compile(r"([\w.\-\[\]]{1,40})=(.+)", re.DOTALL)
@@ -63,7 +63,7 @@ def clean_task(task: str | None) -> str:
     return "\n".join(lines).strip()
 
 
-def write_lines(title: str, items: Iterable[Item]) -> Iterator[str]:
+def write_lines(title: str, items: Iterable[LineItem]) -> Iterator[str]:
     """Returns the lines of one label. The value that the label itself shows is left out."""
     line, start = "", f"{title}: "
     for text in _texts(items, shown_in(title)):
@@ -80,7 +80,7 @@ def shown_in(title: str) -> str:
     return title.partition("=")[2][:-1] if title[-1:] == ")" else ""
 
 
-def _texts(items: Iterable[Item], shown: str) -> Iterator[str]:
+def _texts(items: Iterable[LineItem], shown: str) -> Iterator[str]:
     """Returns the texts of items. Successive values of the same name become one text."""
     name = ""
     values: list[str] = []
@@ -159,7 +159,7 @@ def _is_in(folder: str, path: str) -> bool:
     return name not in {path, ""} and "/" not in name and "{" not in path and "}" not in path
 
 
-def read_block(block: str) -> tuple[str | None, list[tuple[str, list[Item]]]]:
+def read_block(block: str) -> tuple[str | None, list[tuple[str, list[LineItem]]]]:
     """Returns the task, and the label and the items of each line."""
     task: list[str] | None = None
     is_task = False
@@ -185,12 +185,12 @@ def quoted_lines(block: str) -> tuple[str, ...]:
     return tuple([line[2:] for line in quoted.split("\n") if line.startswith("> ")])
 
 
-def _with_items(lines: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[Item]]]:
+def _with_items(lines: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[LineItem]]]:
     raw = [(title, [_split_name(clean(text)) for text in texts]) for title, texts in lines]
     often = Counter([part for _, items in raw for name, text in items for part in _parts(name, text)])
     found = []
     for title, items in raw:
-        each: list[Item] = []
+        each: list[LineItem] = []
         for name, text in items:
             parts = _parts(name, text)
             # A value may look like a list: "Paris, France". It stays whole if a part stands elsewhere, too.
@@ -201,7 +201,7 @@ def _with_items(lines: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[
     return found
 
 
-def _split_name(text: str) -> Item:
+def _split_name(text: str) -> LineItem:
     named = NAMED.fullmatch(text) if "=" in text else None
     return (named[1], named[2]) if named else ("", text)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ullage.mcp.tools import Offered
 
 T = TypeVar("T")
-State = Literal["connecting", "ready", "hanging", "dead"]
+LinkState = Literal["connecting", "ready", "hanging", "dead"]
 """The state of a connection; "hanging" if a call took too long and a probe checks if the server answers."""
 
 MAX_TOOLS = 128
@@ -58,7 +58,7 @@ class Link:
 
     def __init__(self, spec: ServerSpec) -> None:
         self.spec = spec
-        self.state: State = "connecting"
+        self.state: LinkState = "connecting"
         self.why = ""
         self.stderr = b""
         self.offered: dict[str, Offered] = {}

@@ -24,7 +24,7 @@ from ullage.text import remove_unsafe
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
-    from ullage.mcp.link import Link, State
+    from ullage.mcp.link import Link, LinkState
     from ullage.mcp.spec import ServerSpec
     from ullage.messages import Tool
     from ullage.target import ModelLike
@@ -41,7 +41,7 @@ class Connected:
 
     name: str
     transport: Literal["stdio", "http"]
-    state: State
+    state: LinkState
     why: str
     """The reason why the server is dead or hangs. If it is ready: its last problem, or empty."""
     stderr: str

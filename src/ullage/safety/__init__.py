@@ -16,7 +16,7 @@ that is allowed to run may do anything.
 from __future__ import annotations
 
 from ullage.safety.parse import parses
-from ullage.safety.verdict import KINDS, Kind, Verdict, worst
+from ullage.safety.verdict import KINDS, CommandClass, Verdict, worst
 from ullage.safety.walk import classify
 
-__all__ = ["KINDS", "Kind", "Verdict", "classify", "parses", "worst"]
+__all__ = ["KINDS", "CommandClass", "Verdict", "classify", "parses", "worst"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ullage.safety.rules import table
 
 if TYPE_CHECKING:
-    from ullage.safety.verdict import Kind
+    from ullage.safety.verdict import CommandClass
 
 DELETING = re.compile(
     r"""rmtree | os\.(remove|unlink|rmdir|removedirs|kill|truncate) | \.unlink\s*\( | \.rmdir\s*\( | unlink\b
@@ -23,7 +23,7 @@ DELETING = re.compile(
 )
 """Calls, in any language, that delete or stop things."""
 
-_SQL_KINDS: tuple[tuple[Kind, str, str], ...] = (
+_SQL_KINDS: tuple[tuple[CommandClass, str, str], ...] = (
     (
         "destructive",
         r"\b(drop|truncate|delete|revoke|vacuum|purge|detach|shutdown|kill|dropdatabase|deletemany|deleteone|remove)\b",
@@ -95,7 +95,7 @@ _SED_COMMAND = re.compile(
 )
 
 
-def sql(text: str) -> tuple[Kind, str]:
+def sql(text: str) -> tuple[CommandClass, str]:
     """Returns the class of SQL statements, and the reason."""
     if _SQL_COMMAND.fullmatch(text) or (_MONGO.fullmatch(text) and not re.search(r"\bnew\b", text)):
         return "read-only", "asks a database"

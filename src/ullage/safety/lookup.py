@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ullage.safety.rules import Places
-    from ullage.safety.verdict import Kind
+    from ullage.safety.verdict import CommandClass
 
 
 _PLAIN = re.compile(r"[@+]?[a-z0-9_:-]{1,20}(?:\.[a-z0-9_-]{1,20}){0,4}\.?|[A-Z]{1,6}|\+[a-z]+=\d+")
@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[@+]?[a-z0-9_:-]{1,20}(?:\.[a-z0-9_-]{1,20}){0,4}\.?|[A-Z]
 class Finding:
     """The class of a command by its rule, and the arguments as the rule reads them."""
 
-    kind: Kind
+    kind: CommandClass
     reason: str
     rule: CommandRule
     arguments: Arguments

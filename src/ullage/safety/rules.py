@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.safety.options import NEXT, NO_OPTIONS, KnownOptions, read_options
-from ullage.safety.verdict import KINDS, Kind
+from ullage.safety.verdict import KINDS, CommandClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class RuleRow:
     places: Places
     needs: tuple[str, ...]
     """The other conditions, as they are written in the table."""
-    kind: Kind
+    kind: CommandClass
     reason: str
 
     @property
@@ -69,9 +69,9 @@ class Wrapper:
     """The number of the wrapper's own arguments before the command, such as the seconds of `timeout`."""
     joined: bool
     """True if the wrapper joins its words to one text and gives it to a shell."""
-    alone: Kind
+    alone: CommandClass
     """The class of the wrapper without a command."""
-    least: Kind
+    least: CommandClass
     """The lowest class of the wrapper with a command."""
 
     @property
@@ -92,8 +92,8 @@ class FileRow(NamedTuple):
     """Files that matter, by a pattern of their path."""
 
     path: re.Pattern[str]
-    over: Kind
-    add: Kind
+    over: CommandClass
+    add: CommandClass
     reason: str
 
 

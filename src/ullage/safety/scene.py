@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ullage.safety.verdict import Kind, Verdict
+from ullage.safety.verdict import CommandClass, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class Scene:
     functions: frozenset[str] = frozenset()
     """The functions of the line that the shell would run instead of a program."""
 
-    def verdict(self, kind: Kind, reason: str) -> Verdict:
+    def verdict(self, kind: CommandClass, reason: str) -> Verdict:
         """Returns a verdict about this command."""
         return Verdict(kind, reason, self.part)
 

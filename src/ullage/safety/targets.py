@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.safety.rules import table
-from ullage.safety.verdict import Kind, Verdict
+from ullage.safety.verdict import CommandClass, Verdict
 from ullage.safety.words import UNSEEN
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def changed(words: Sequence[Word], name: str, scene: Scene) -> list[Verdict]:
     return [*_important(name, words, scene.part, adds=False), *filter(None, [lost])]
 
 
-def _matters(text: str, *, adds: bool) -> tuple[Kind | None, str]:
+def _matters(text: str, *, adds: bool) -> tuple[CommandClass | None, str]:
     path = posixpath.normpath(text) if text else text
     path = re.sub(r"^(?:/private)?/+(?=.)", "/", path)
     for target in table().targets:

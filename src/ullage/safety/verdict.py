@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Kind = Literal["read-only", "writes", "sends", "unknown", "destructive"]
+CommandClass = Literal["read-only", "writes", "sends", "unknown", "destructive"]
 """The class of a command, in the order of concern. What was sent to another machine cannot be taken back, so
 "sends" is worse than a plain write. An unknown command may do anything. "destructive" is the worst."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[CommandClass, ...] = get_args(CommandClass)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The class of a command line, or of a part of one."""
 
-    kind: Kind
+    kind: CommandClass
     reason: str
     """A short sentence for a person: `rm deletes files`."""
     part: str

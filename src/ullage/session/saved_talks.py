@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.context.journal import Event
+from ullage.context.journal import JournalEvent
 from ullage.context.state import State, apply
 from ullage.messages import text_of
 from ullage.session.continuations import CONTINUATIONS
@@ -89,7 +89,7 @@ def _state(kept: Store, session: str) -> State | None:
     for event in kept.salvage(session):
         if event is None:
             return None
-        apply(state, Event(*event))
+        apply(state, JournalEvent(*event))
     return state
 
 
@@ -114,6 +114,6 @@ def _messages(events: Sequence[tuple[str, Any] | None]) -> Iterator[tuple[Mappin
     for event in filter(None, events):
         if event[0] == "turn":
             sizes[state.events] = event[1].get("quoted", 0)
-        apply(state, Event(*event))
+        apply(state, JournalEvent(*event))
     for turn in state.turns:
         yield turn.message, 0 if turn.event is None else sizes.get(turn.event, 0)

@@ -20,7 +20,7 @@ from ullage.usage import sum_entries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ullage.cost.book import BookChange, BookOutcome, Cap, Reservation, Scope, Unit
+    from ullage.cost.book import BookChange, BookOutcome, Cap, CapUnit, Reservation, Scope
     from ullage.store.connection import Connection, Database
     from ullage.usage import LedgerEntry
 
@@ -152,7 +152,7 @@ class StoredBook:
         except StoreError as error:
             return error
 
-    def used(self, scope: str, name: str, unit: Unit = "dollars") -> tuple[Decimal, Decimal]:
+    def used(self, scope: str, name: str, unit: CapUnit = "dollars") -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a scope."""
         self._catch_up()
         place = (check_scope(scope), name)

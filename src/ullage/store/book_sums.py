@@ -18,7 +18,7 @@ from ullage.usage import LedgerEntry, add_entries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ullage.cost.book import Scope, Unit
+    from ullage.cost.book import CapUnit, Scope
     from ullage.store.connection import Connection
 
 FIGURES = tuple(field.name for field in fields(LedgerEntry))
@@ -55,23 +55,23 @@ class ScopeTotals(NamedTuple):
         fitting(max(sums), "a sum of this scope")
         return sums
 
-    def used(self, unit: Unit) -> tuple[Decimal, Decimal]:
+    def used(self, unit: CapUnit) -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a unit."""
         spent, held = self._sums(unit)
         return _shown(spent, unit), _shown(held, unit)
 
-    def with_more(self, more: int, unit: Unit) -> Decimal:
+    def with_more(self, more: int, unit: CapUnit) -> Decimal:
         """Returns the sums spent and reserved in a unit, and `more`, as one."""
         spent, held = self._sums(unit)
         return _shown(spent + held + more, unit)
 
-    def _sums(self, unit: Unit) -> tuple[int, int]:
+    def _sums(self, unit: CapUnit) -> tuple[int, int]:
         if unit == "dollars":
             return self.spent, self.held
         return (self.tokens_spent, self.tokens_held) if unit == "tokens" else (self.requests, 0)
 
 
-def _shown(number: int, unit: Unit) -> Decimal:
+def _shown(number: int, unit: CapUnit) -> Decimal:
     return dollars(number) if unit == "dollars" else Decimal(number)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from ullage.context.search import Words
+    from ullage.context.search import IndexedWords
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class WordIndex(Protocol):
     def clear(self, connection: Connection) -> None:
         """Takes everything out of the index."""
 
-    def of(self, connection: Connection, session: int | None) -> Words:
+    def of(self, connection: Connection, session: int | None) -> IndexedWords:
         """Returns the words of a session, or of all if the session is None."""
 
 

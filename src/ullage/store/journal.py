@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ullage.context.journal import Event, Item, Piece, SavedFold
+from ullage.context.journal import Item, JournalEvent, Piece, SavedFold
 from ullage.errors import Conflict, StoreError, StoreLost
 from ullage.fitting.pieces import letters_of
 from ullage.store import folds, pieces, sessions
@@ -35,7 +35,7 @@ class StoredJournal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def append(self, session: str, number: int, *events: Event) -> None:
+    def append(self, session: str, number: int, *events: JournalEvent) -> None:
         """Stores the events if `number` is the session's next number, else raises Conflict."""
         rows = [(column(event.kind), written(dict(event.data))) for event in events]
         try:
@@ -64,7 +64,7 @@ class StoredJournal:
             stored = () if row is None else sessions.event_rows(connection, row.key)[number:]
         return [(kind, data) for _, kind, data, _ in stored] == list(rows)
 
-    def events(self, session: str) -> Sequence[Event]:
+    def events(self, session: str) -> Sequence[JournalEvent]:
         """Returns all events of a session in order; raises StoreError if one is damaged."""
         with self._database.reading() as connection:
             row = sessions.find(connection, session)
@@ -73,7 +73,7 @@ class StoredJournal:
             self._database.locks.hold_session(row.key)
             rows = sessions.event_rows(connection, row.key)
         with self._database.store_errors():  # outside the lock, which a long conversation would hold for long
-            return tuple([Event(kind, data) for kind, data in sessions.events_of(row, rows)])
+            return tuple([JournalEvent(kind, data) for kind, data in sessions.events_of(row, rows)])
 
     def keep(self, session: str, texts: Iterable[str], events: Sequence[int | None] = ()) -> None:
         """Stores texts by their full hash; writes nothing if the session has them all."""

@@ -63,7 +63,7 @@ class SessionRow(NamedTuple):
 
 EventRow: TypeAlias = tuple[int, "Column", "Column", bytes]
 """An event as its table stores it: number, kind, data, checksum."""
-Happening: TypeAlias = tuple[str, Any]
+SavedEvent: TypeAlias = tuple[str, Any]
 """An event as the journal returns it: kind, data."""
 
 
@@ -134,7 +134,7 @@ def event_rows(connection: Connection, key: int, before: int | None = None) -> S
     ).fetchall()
 
 
-def events_of(row: SessionRow, rows: Sequence[EventRow]) -> Iterator[Happening]:
+def events_of(row: SessionRow, rows: Sequence[EventRow]) -> Iterator[SavedEvent]:
     """Yields the events of a session; raises Damaged at the first damaged event."""
     session = text_of(row.name)
     if len(rows) != row.length:
@@ -149,7 +149,7 @@ def events_of(row: SessionRow, rows: Sequence[EventRow]) -> Iterator[Happening]:
         raise Damaged(f"the last event of session {session!r} was changed", session)
 
 
-def salvage(name: Column, rows: Iterable[EventRow]) -> Iterator[Happening | None]:
+def salvage(name: Column, rows: Iterable[EventRow]) -> Iterator[SavedEvent | None]:
     """Yields the readable events of a session; None for each damaged event."""
     last = seal_beginning(name)
     for number, kind, data, checksum in rows:

@@ -146,12 +146,12 @@ def fitting(number: int, what: str) -> int:
 
 # Checksums ----------------------------------------------------------------------------------------------
 
-Part = str | bytes | int | float | None
+ColumnPart = str | bytes | int | float | None
 
 _SIZE = 16  # bytes
 
 
-def seal(*parts: Part) -> bytes:
+def seal(*parts: ColumnPart) -> bytes:
     """Returns the checksum of these columns in this order; the type of each one counts too."""
     made = _hasher()(digest_size=_SIZE)
     for part in parts:
@@ -168,7 +168,7 @@ def _hasher() -> Any:
     return hashlib.blake2b
 
 
-def _bytes_of(part: Part) -> tuple[bytes, bytes]:
+def _bytes_of(part: ColumnPart) -> tuple[bytes, bytes]:
     if isinstance(part, str):
         return b"t", part.encode("utf-8", "surrogatepass")
     if isinstance(part, bytes):

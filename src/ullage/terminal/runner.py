@@ -94,7 +94,7 @@ class Runner:
         self._most_whole = most_whole
         self._background = BackgroundOutput()
         self._process: BashProcess | None = None
-        self._settings: user_terminal.Settings | None = None
+        self._settings: user_terminal.TerminalSettings | None = None
         self._starting = threading.RLock()
         self._completing = threading.Lock()
         self._line: CommandExchange | None = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Settings = list[Any]
+TerminalSettings = list[Any]
 """The settings of a terminal, as termios returns them."""
 
 _PIECE = 65_536
@@ -69,7 +69,7 @@ def resize(master: int) -> None:
             fcntl.ioctl(master, termios.TIOCSWINSZ, size)
 
 
-def pty_settings(fd: int) -> Settings:
+def pty_settings(fd: int) -> TerminalSettings:
     """Returns the settings of a new pseudo-terminal: usual modes, and the user's special keys.
 
     The modes of the user's terminal do not count, because a prompt may have changed them just now.
@@ -87,10 +87,10 @@ def pty_settings(fd: int) -> Settings:
     return settings
 
 
-def restore_lines(fd: int, before: Settings | None) -> Settings | None:
+def restore_lines(fd: int, before: TerminalSettings | None) -> TerminalSettings | None:
     """Takes a terminal out of raw mode, in which a program has left it; returns its settings."""
     with contextlib.suppress(termios.error):
-        now: Settings = termios.tcgetattr(fd)
+        now: TerminalSettings = termios.tcgetattr(fd)
         if before is None or now[3] & termios.ICANON:
             return now
         termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -13,14 +13,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-Size = tuple[int, int]
+PixelSize = tuple[int, int]
 """Width and height, in pixels."""
 
 
 class ImageRule(NamedTuple):
     """The image tokens of one family of models."""
 
-    estimate: Callable[[Size], float]
+    estimate: Callable[[PixelSize], float]
     """Returns the tokens of an image of this size."""
     most: int
     """Tokens of the largest image."""
@@ -33,7 +33,7 @@ class ImageRule(NamedTuple):
 def _tiles(base: int, tile: int) -> ImageRule:
     """Counts for OpenAI's older models: fits into 2,048 pixels, shorter side into 768, then tiles of 512."""
 
-    def estimate(size: Size) -> float:
+    def estimate(size: PixelSize) -> float:
         shrink = min(1.0, 2048 / max(size))
         shrink = min(shrink, 768 / min(size))
         across, down = (math.ceil(round(side * min(1.0, shrink), 3) / 512) for side in size)
@@ -45,20 +45,20 @@ def _tiles(base: int, tile: int) -> ImageRule:
 def _patches(factor: float, most: int) -> ImageRule:
     """Counts for OpenAI's newer models: patches of 32 pixels, at most `most` of them, times a factor."""
 
-    def estimate(size: Size) -> float:
+    def estimate(size: PixelSize) -> float:
         patches = math.ceil(size[0] / 32) * math.ceil(size[1] / 32)
         return min(patches, most) * factor + 1
 
     return ImageRule(estimate, math.ceil(most * factor) + 1)
 
 
-def _area(size: Size) -> float:
+def _area(size: PixelSize) -> float:
     """Counts for Anthropic: area divided by 750, after the longer side is scaled down to 1,568 pixels."""
     shrink = min(1.0, 1568 / max(size))
     return min(1600.0, size[0] * size[1] * shrink * shrink / 750) + 4
 
 
-def _crops(size: Size) -> float:
+def _crops(size: PixelSize) -> float:
     """Counts for Gemini 2.0: 258 tokens up to 384 pixels, else 258 for each crop and for the whole image."""
     if max(size) <= 384:
         return 258
@@ -85,7 +85,7 @@ RULES: Mapping[str, ImageRule] = {
 }
 """The image rules that a family can name."""
 
-UNKNOWN: Size = (1024, 1024)
+UNKNOWN: PixelSize = (1024, 1024)
 IMAGES = frozenset({"image_url", "image", "input_image"})
 
 
@@ -101,7 +101,7 @@ def image_cost(part: Mapping[str, Any], rule: ImageRule) -> tuple[int, int]:
     return tokens, max(tokens, rule.most) if size is None else tokens + rule.slack
 
 
-def image_size(url: str) -> Size | None:
+def image_size(url: str) -> PixelSize | None:
     """Returns the size of an image in a `data:` URL, or None if its first bytes do not contain the size."""
     head, mark, data = url.partition(";base64,")
     if not mark or not head.startswith("data:"):
@@ -132,7 +132,7 @@ def elided(data: str) -> Mapping[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _elided_size(data: str) -> Size | None:
+def _elided_size(data: str) -> PixelSize | None:
     known = elided(data)
     width, height = known.get("width"), known.get("height")
     if not (isinstance(width, int) and isinstance(height, int) and min(width, height) > 0):
@@ -140,19 +140,19 @@ def _elided_size(data: str) -> Size | None:
     return width, height
 
 
-def _png(data: bytes) -> Size | None:
+def _png(data: bytes) -> PixelSize | None:
     if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
         return None
     return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
-def _gif(data: bytes) -> Size | None:
+def _gif(data: bytes) -> PixelSize | None:
     if data[:6] not in (b"GIF87a", b"GIF89a") or len(data) < 10:
         return None
     return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
 
 
-def _webp(data: bytes) -> Size | None:
+def _webp(data: bytes) -> PixelSize | None:
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
         return None
     if data[12:16] == b"VP8X":
@@ -166,7 +166,7 @@ def _webp(data: bytes) -> Size | None:
 _NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
 
 
-def _jpeg(data: bytes) -> Size | None:
+def _jpeg(data: bytes) -> PixelSize | None:
     """Returns the size in the first frame header; earlier segments are skipped."""
     at = 2 if data[:2] == b"\xff\xd8" else len(data)
     while at + 9 <= len(data) and data[at] == 0xFF:

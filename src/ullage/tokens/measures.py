@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ullage.tokens.vocabularies import Tokenizer
 
 Asked = TypeVar("Asked", str, tuple[object, ...])
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 Measure = Callable[[str], int]
 """Takes a text and returns its tokens."""
@@ -154,12 +154,12 @@ def _checked(tokenizer: Tokenizer) -> Measure:
     return count
 
 
-def remembered(measure: Callable[[Asked], Answer], generation: int = GENERATION) -> Callable[[Asked], Answer]:
+def remembered(measure: Callable[[Asked], Value], generation: int = GENERATION) -> Callable[[Asked], Value]:
     """Returns `measure` with a memory: it runs once for each argument while the result is remembered."""
-    young: dict[tuple[int, int], Answer] = {}
-    old: dict[tuple[int, int], Answer] = {}
+    young: dict[tuple[int, int], Value] = {}
+    old: dict[tuple[int, int], Value] = {}
 
-    def look(asked: Asked) -> Answer:
+    def look(asked: Asked) -> Value:
         nonlocal young, old
         key = (hash(asked), len(asked))
         found = young.get(key)

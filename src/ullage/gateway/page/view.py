@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Reason(NamedTuple):
+class ChangeWords(NamedTuple):
     """The words for a kind of change."""
 
     label: str
@@ -19,18 +19,22 @@ class Reason(NamedTuple):
     text: str
 
 
-REASONS: Mapping[str, Reason] = {
-    "cap": Reason("output shortened", "old tool output that was too long: its head and tail stay"),
-    "age": Reason("old output replaced", "tool output of a step long ago: a placeholder stands in its place"),
-    "errors": Reason("errors kept", "long error output: its error lines stay"),
-    "placeholder": Reason("output replaced", "older tool output: a placeholder stands in its place"),
-    "cut": Reason("newest output shortened", "newest output, larger than the room: its middle is cut"),
-    "evict": Reason("exchange taken out", "older exchange: it left the request, and the digest quotes it"),
-    "documents": Reason("files shortened", "files in one older message: the head and tail of each stay"),
-    "steps": Reason(
+REASONS: Mapping[str, ChangeWords] = {
+    "cap": ChangeWords("output shortened", "old tool output that was too long: its head and tail stay"),
+    "age": ChangeWords(
+        "old output replaced", "tool output of a step long ago: a placeholder stands in its place"
+    ),
+    "errors": ChangeWords("errors kept", "long error output: its error lines stay"),
+    "placeholder": ChangeWords("output replaced", "older tool output: a placeholder stands in its place"),
+    "cut": ChangeWords("newest output shortened", "newest output, larger than the room: its middle is cut"),
+    "evict": ChangeWords(
+        "exchange taken out", "older exchange: it left the request, and the digest quotes it"
+    ),
+    "documents": ChangeWords("files shortened", "files in one older message: the head and tail of each stay"),
+    "steps": ChangeWords(
         "step taken out", "old step of a long loop: it left the request, and the digest quotes it"
     ),
-    "previous": Reason("earlier output shortened", "output before the newest one: its middle is cut"),
+    "previous": ChangeWords("earlier output shortened", "output before the newest one: its middle is cut"),
 }
 """Kind of a change, or a pass of the gateway's own → its words."""
 
