@@ -241,10 +241,10 @@ class App:
         caller = await self._gate.admit(request)
         name = _bare(request.path).removeprefix("/models").strip("/")
         if name:
-            told = await find_model(name, request, caller, self._upstreams, self._transport)
+            cards = await find_model(name, request, caller, self._upstreams, self._transport)
         else:
-            told = await list_models(request, caller, self._upstreams, self._transport)
-        await self._send(GatewayAnswer(200, JSON, orjson.dumps(told)), request, send)
+            cards = await list_models(request, caller, self._upstreams, self._transport)
+        await self._send(GatewayAnswer(200, JSON, orjson.dumps(cards)), request, send)
 
     async def front(self, connection: ClientConnection) -> None:
         """Answers the probe with which clients begin; a browser gets the page."""

@@ -277,13 +277,13 @@ class DirectCall:
             seconds = waits.between if self._has_begun else waits.first
             return stalled(place, seconds, first=not self._has_begun, sent=True)
         if isinstance(error, NotHttp):
-            told = "does not speak HTTP: check the address and the port"
+            fault = "does not speak HTTP: check the address and the port"
             if is_headed:
-                told = "sent bytes that are not HTTP in the middle of its answer"
+                fault = "sent bytes that are not HTTP in the middle of its answer"
             elif isinstance(error, HeadTooLarge):
-                told = f"answered with more than {MOST_HEAD:,} bytes of headers"
+                fault = f"answered with more than {MOST_HEAD:,} bytes of headers"
             code = "cut" if is_headed else "connection"
-            return ProviderError(f"{place} {told}", code=code, may_retry=True)
+            return ProviderError(f"{place} {fault}", code=code, may_retry=True)
         from ullage.broker.connector import describe  # noqa: PLC0415 - it loads the general client
 
         return describe(error, place, body=is_headed)

@@ -236,8 +236,8 @@ async def _finish(
     status, body = arrived.reply.status, arrived.body
     if rounds.is_begun:  # a later round was refused
         error = refusal(status, body)
-        told = Refused(kind_of_status(status), str(error))
-        await relay.piece(send, event(told, outgoing.client_api, request.id))
+        failure = Refused(kind_of_status(status), str(error))
+        await relay.piece(send, event(failure, outgoing.client_api, request.id))
         await relay.end(send)
         return
     headers = answer_headers(arrived.reply, request, outgoing)
@@ -253,8 +253,8 @@ async def _finish(
 
 async def _break_off(connection: ClientConnection, call: CallRoute, error: Refused | UllageError) -> None:
     """Ends a stream whose later round failed."""
-    told = error if isinstance(error, Refused) else refused(error, call.api)
-    await relay.piece(connection.send, event(told, call.api, connection.request.id))
+    failure = error if isinstance(error, Refused) else refused(error, call.api)
+    await relay.piece(connection.send, event(failure, call.api, connection.request.id))
     await relay.end(connection.send)
 
 

@@ -44,25 +44,25 @@ def stream_headers(reply: UpstreamReply, request: Received, outgoing: Outgoing) 
 
 def _own_headers(request: Received, outgoing: Outgoing) -> dict[str, str]:
     """Returns the gateway's own headers of an answer."""
-    told = {"x-ullage-request-id": request.id, "x-ullage-tokens": str(outgoing.count.tokens)}
+    headers = {"x-ullage-request-id": request.id, "x-ullage-tokens": str(outgoing.count.tokens)}
     if outgoing.limit is not None:
-        told["x-ullage-limit"] = str(outgoing.limit)
+        headers["x-ullage-limit"] = str(outgoing.limit)
     fitted = outgoing.fitted
     if fitted is not None:
-        told["x-ullage-dropped"] = str(fitted.dropped)
-        told["x-ullage-truncated"] = str(fitted.truncated)
-        told["x-ullage-recalled"] = str(len(fitted.recalled))
+        headers["x-ullage-dropped"] = str(fitted.dropped)
+        headers["x-ullage-truncated"] = str(fitted.truncated)
+        headers["x-ullage-recalled"] = str(len(fitted.recalled))
         if fitted.changed:
-            told["x-ullage-tokens-before"] = str(fitted.tokens_before)
+            headers["x-ullage-tokens-before"] = str(fitted.tokens_before)
     if outgoing.is_lowered:
-        told["x-ullage-max-output"] = str(outgoing.most_output)
+        headers["x-ullage-max-output"] = str(outgoing.most_output)
     if outgoing.translation is not None:
-        told["x-ullage-translated"] = outgoing.api
+        headers["x-ullage-translated"] = outgoing.api
         if outgoing.translation.left_out:
-            told["x-ullage-left-out"] = _plain(", ".join(outgoing.translation.left_out))
+            headers["x-ullage-left-out"] = _plain(", ".join(outgoing.translation.left_out))
     if outgoing.unread:
-        told["x-ullage-unread"] = _plain(outgoing.unread)
-    return told
+        headers["x-ullage-unread"] = _plain(outgoing.unread)
+    return headers
 
 
 def _plain(text: str) -> str:

@@ -103,8 +103,8 @@ class Metrics:
                     yield from _histogram(name, labels, metric.buckets, self._buckets[name][values], number)
                 else:
                     yield f"{name}{{{labels}}} {number:.10g}"
-        for name, (told, value) in gauges.items():
-            yield f"# HELP {name} {told}"
+        for name, (help_text, value) in gauges.items():
+            yield f"# HELP {name} {help_text}"
             yield f"# TYPE {name} gauge"
             yield f"{name} {value:.10g}"
 

@@ -75,14 +75,14 @@ def document() -> dict[str, Any]:
 
 
 def _operation(each: Operation) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": each.summary,
         "responses": {str(status): {"description": _described(status)} for status in each.answers},
     }
     if each.fields is not None:
         schema = {"type": "object", "required": [*each.fields], "properties": dict(each.fields)}
-        told["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return told
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return operation
 
 
 def _described(status: int) -> str:

@@ -47,9 +47,9 @@ class Telemetry:
         self.tracer = tracers.get_tracer("ullage", __version__)
         meter = meters.get_meter("ullage", __version__)
 
-        def histogram(name: str, unit: str, told: str, bounds: tuple[float, ...]) -> Any:
+        def histogram(name: str, unit: str, description: str, bounds: tuple[float, ...]) -> Any:
             return meter.create_histogram(
-                name, unit, told, explicit_bucket_boundaries_advisory=[float(each) for each in bounds]
+                name, unit, description, explicit_bucket_boundaries_advisory=[float(each) for each in bounds]
             )
 
         self.tokens = histogram("gen_ai.client.token.usage", "{token}", "Tokens of a call.", TOKENS)
@@ -95,7 +95,7 @@ class CallSpan:
     ) -> None:
         """Adds the figures of a call to its span and to the instruments."""
         known: dict[str, Any] = {**self._known, "gen_ai.request.model": outgoing.model}
-        told: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             **known,
             "gen_ai.conversation.id": outgoing.identity.name,
             "gen_ai.request.stream": outgoing.is_streamed,
@@ -103,22 +103,22 @@ class CallSpan:
         }
         fitted = outgoing.fitted
         if fitted is not None and fitted.changed:
-            told["gen_ai.conversation.compacted"] = True
-            told["ullage.tokens_before"] = fitted.tokens_before
+            attributes["gen_ai.conversation.compacted"] = True
+            attributes["ullage.tokens_before"] = fitted.tokens_before
         if settled is not None:
             usage = settled.usage
-            told["gen_ai.usage.input_tokens"] = usage.prompt
-            told["gen_ai.usage.output_tokens"] = usage.completion
-            told["gen_ai.usage.cache_read.input_tokens"] = usage.cached_read
+            attributes["gen_ai.usage.input_tokens"] = usage.prompt
+            attributes["gen_ai.usage.output_tokens"] = usage.completion
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_read
             for kind, number in (("input", usage.prompt), ("output", usage.completion)):
                 self._telemetry.tokens.record(number, {**known, "gen_ai.token.type": kind})
         failed = {"error.type": str(status)} if status >= 400 else {}
         self._telemetry.duration.record(seconds, known | failed)
         if first is not None:
             self._telemetry.first.record(first, known)
-            told["gen_ai.response.time_to_first_chunk"] = first
+            attributes["gen_ai.response.time_to_first_chunk"] = first
         self._span.update_name(f"chat {outgoing.model}")
-        self._span.set_attributes(told | failed)
+        self._span.set_attributes(attributes | failed)
 
     def end(self, error: str) -> None:
         """Ends the span; `error` is the name of the exception that ended the call, if one did."""

@@ -60,13 +60,13 @@ def fit_events(
     if not fitted.changed:
         return None
     restored: list[MessageOrigin] = restore(fitted, given, [origin for origin, _ in read], _remake)
-    told = prompt
+    new_prompt = prompt
     if isinstance(restored[0].message, str):
-        told, restored = restored[0].message, restored[1:]
+        new_prompt, restored = restored[0].message, restored[1:]
     joined = join_results(restored, _results, _with_results)
     places = [source for source in fitted.sources if source is not None]
     kept = {id(read[place][0].message) for place in places}
-    return FittedEvents(_with_others(events, joined, kept), told)
+    return FittedEvents(_with_others(events, joined, kept), new_prompt)
 
 
 def _with_others(events: list[Any], joined: list[Any], kept: set[int]) -> list[Any]:

@@ -53,11 +53,11 @@ def fit_messages(
     if not fitted.changed:
         return None
     restored: list[MessageOrigin] = restore(fitted, given, [origin for origin, _ in read], _remake)
-    told = None
+    instructions_sent = None
     if beside is not None:
         first, *restored = restored
-        told = None if first is beside else first.message.text
-    return FittedMessages(join_results(restored, _results, _with_contents), told)
+        instructions_sent = None if first is beside else first.message.text
+    return FittedMessages(join_results(restored, _results, _with_contents), instructions_sent)
 
 
 def _read(message: Message) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:

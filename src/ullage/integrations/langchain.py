@@ -104,8 +104,8 @@ def trim_messages(
     """
     for name, value in options.items():
         if name not in ALWAYS or value not in ALWAYS[name]:
-            told = f"leave {name} out" if name in ALWAYS else f"there is no option {name}"
-            raise ConfigurationError(f"trim_messages cannot do {name}={value!r}; {told}")
+            advice = f"leave {name} out" if name in ALWAYS else f"there is no option {name}"
+            raise ConfigurationError(f"trim_messages cannot do {name}={value!r}; {advice}")
     model = token_counter if isinstance(token_counter, str) else model_name(token_counter)
     if token_counter is not None and model is None:
         raise ConfigurationError(

@@ -133,11 +133,11 @@ class Notes:
 
     def notices(self) -> bytes:
         """Returns the job notices and messages of bash since the last call."""
-        told, prompt, _ = self.stray.rpartition(PROMPT)
+        notices, prompt, _ = self.stray.rpartition(PROMPT)
         if not prompt:  # the line has changed PS1
-            told = b"\n".join(_NOTICE.findall(self.stray))
+            notices = b"\n".join(_NOTICE.findall(self.stray))
         self.stray = b""
-        return told.replace(PROMPT, b"").strip(b"\r\n")
+        return notices.replace(PROMPT, b"").strip(b"\r\n")
 
     def _drop(self, start: int, end: int) -> None:
         """Takes a frame out of the data; the text before it is stray."""
