@@ -2,7 +2,7 @@
 
 Without a folder it measures Ullage. The folder of any installed package can stand beside it, for instance
 `python scripts/house.py src/ullage .venv/lib/python3*/site-packages/httpx`. `--list` also prints the names
-behind the last five figures.
+behind the last six figures.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ GERUNDS_ALLOWED = frozenset({"fitting", "testing"})
 """`fitting` is what Ullage does, and `testing` is the usual name of a module with fakes."""
 RIDDLES = re.compile(r"(What|Whether|How|Where|Who)\b|(?s:.*)\b[Ww]hat\b[^.]*\bwhat\b")
 """Docstrings that begin with one of these words name no noun. Nor does a sentence with two "what"s."""
+VERB = re.compile(r"[A-Z][a-z]+s\b(?<!This)")
+"""The first word of a docstring that says what its function does."""
+VALUES = re.compile(r"property|contextmanager|setter|command")
+"""Decorators of functions that stand for a value or a block, or whose docstring is a help text."""
 ALIAS = re.compile(r"[A-Z]\w*[a-z]\w*")
 """The name of a class or of a type alias: it begins with a capital and is not a constant."""
 
@@ -62,6 +66,8 @@ class Figures:
     """Names of public classes and type aliases that occur more than once."""
     gerunds: list[str] = field(default_factory=list)
     """Modules whose name ends in -ing."""
+    verbless: list[str] = field(default_factory=list)
+    """Functions whose docstring does not begin with what they do: "Returns", "Writes"."""
     cycles: list[str] = field(default_factory=list)
     """Groups of modules that import each other when they are loaded."""
     private: list[str] = field(default_factory=list)
@@ -76,7 +82,8 @@ def main() -> None:
     options = parser.parse_args()
     print(
         f"{'package':<14}{'modules':>8}{'median':>7}{'max':>6}{'functions':>10}{'p50':>5}{'p90':>5}{'max':>5}"
-        f"{'params p90/max':>15}{'noqa/k':>7}{'Any/k':>6}{'riddles':>8}{'twice':>6}{'-ing':>5}{'cycles':>7}"
+        f"{'params p90/max':>15}{'noqa/k':>7}{'Any/k':>6}{'riddles':>8}"
+        f"{'verbless':>9}{'twice':>6}{'-ing':>5}{'cycles':>7}"
         f"{'private':>8}"
     )
     for folder in options.folders:
@@ -85,7 +92,7 @@ def main() -> None:
         figures = measure(folder)
         print(_row(folder.name, figures))
         if options.list:
-            for name in ("riddles", "twice", "gerunds", "cycles", "private"):
+            for name in ("riddles", "verbless", "twice", "gerunds", "cycles", "private"):
                 for each in getattr(figures, name):
                     print(f"  {name}: {each}")
 
@@ -113,6 +120,7 @@ def measure(folder: Path) -> Figures:
         last = module.name.rpartition(".")[2]
         if last.endswith("ing") and last not in GERUNDS_ALLOWED:
             figures.gerunds.append(module.name)
+        figures.verbless += [f"{module.name}: {name}" for name in _verbless(module)]
     figures.twice = sorted(name for name, count in classes.items() if count > 1)
     figures.cycles = [" ".join(sorted(group)) for group in _cycles(modules)]
     return figures
@@ -125,8 +133,8 @@ def _row(name: str, figures: Figures) -> str:
         f"{name:<14}{len(figures.modules):>8}{statistics.median(figures.modules):>7.0f}{max(figures.modules):>6}"
         f"{len(functions):>10}{_share(functions, 0.5):>5}{_share(functions, 0.9):>5}{functions[-1]:>5}"
         f"{f'{_share(parameters, 0.9)}/{parameters[-1]}':>15}{figures.noqa / thousands:>7.1f}"
-        f"{figures.any / thousands:>6.1f}{len(figures.riddles):>8}{len(figures.twice):>6}"
-        f"{len(figures.gerunds):>5}{len(figures.cycles):>7}{len(figures.private):>8}"
+        f"{figures.any / thousands:>6.1f}{len(figures.riddles):>8}{len(figures.verbless):>9}"
+        f"{len(figures.twice):>6}{len(figures.gerunds):>5}{len(figures.cycles):>7}{len(figures.private):>8}"
     )
 
 
@@ -174,6 +182,16 @@ def _docstrings(module: Module) -> Iterator[str]:
                 and isinstance(after.value.value, str)
             ):
                 yield after.value.value
+
+
+def _verbless(module: Module) -> Iterator[str]:
+    """The functions whose docstring does not begin with a verb; properties and contexts are values."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
+            is_value = any(VALUES.search(ast.unparse(decorator)) for decorator in node.decorator_list)
+            text = ast.get_docstring(node)
+            if text and not is_value and not VERB.match(text):
+                yield node.name
 
 
 def _private_accesses(module: Module) -> Iterator[str]:

@@ -15,7 +15,7 @@ def figures() -> Figures:
     return measure(OURS)
 
 
-@pytest.mark.parametrize("name", ["gerunds", "twice", "cycles", "riddles"])
+@pytest.mark.parametrize("name", ["gerunds", "twice", "cycles", "riddles", "verbless"])
 def test_nothing_is_listed(figures: Figures, name: str) -> None:
     assert getattr(figures, name) == []
 

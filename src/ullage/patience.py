@@ -91,7 +91,7 @@ async def patiently(work: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 async def to_the_end(work: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Like `patiently`, for work that must be completed: cancellation only shortens the wait."""
+    """Calls a function like `patiently`, but completes it: cancellation only shortens the wait."""
     import asyncio  # noqa: PLC0415 - the same
 
     try:

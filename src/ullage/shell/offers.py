@@ -29,7 +29,7 @@ class OffersOutcome(NamedTuple):
 
 
 async def handle_offers(workplace: Workplace, commands: Sequence[str]) -> OffersOutcome:
-    """Runs, edits or skips each command as the rules or the user decide, in the order of the answer.
+    """Handles each command in the order of the answer: runs, edits or skips it, by the rules or the user.
 
     Ctrl-C at an offer skips that command and all that follow. The model is told of each skipped command.
     """

@@ -48,7 +48,7 @@ class PlainScreen:
         self.column = 0
 
     def at_end(self) -> bool:
-        """True if the next output only adds to the text."""
+        """Returns True if the next output only adds to the text."""
         return self.row == len(self.lines) - 1 and self.column == len(self.lines[-1])
 
     def append(self, text: str) -> None:
