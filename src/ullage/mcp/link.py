@@ -127,12 +127,12 @@ class Link:
         self._started(self.probe())
         return f"error: {self.why}; it may still be at work"
 
-    async def probe(self) -> None:
-        """Checks if the server still answers, and updates its tools."""
+    async def probe(self, seconds: float | None = None) -> None:
+        """Checks if the server answers within the time, `PROBE_SECONDS` by default, and updates its tools."""
         if not self.alive:
             return
         try:
-            await asyncio.wait_for(self._list(), PROBE_SECONDS)
+            await asyncio.wait_for(self._list(), PROBE_SECONDS if seconds is None else seconds)
         except TimeoutError:
             if self.state == "hanging":  # a server that answers calls may be slow to list its tools
                 self.end(f"it hangs: {self.why}")
@@ -218,7 +218,7 @@ class Link:
         import mcp_types  # noqa: PLC0415 - loaded by now
 
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._started(self.probe())
+            self._started(self.probe(self.spec.timeout))  # a long list has many pages
         elif isinstance(message, Exception):
             self._wondered(message)
 
