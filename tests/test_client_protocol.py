@@ -211,7 +211,7 @@ def test_a_quiet_connection_is_closed_and_a_busy_one_is_not(monkeypatch: pytest.
         await asyncio.to_thread(may_end.wait, PATIENCE)
         await echo(scope, receive, send)
 
-    with served(slow, keep_alive=0.05) as port, connected(port) as busy:
+    with served(slow, keep_alive=1) as port, connected(port) as busy:
         busy.sendall(request("/busy"))
         assert begun.wait(PATIENCE)
         with connected(port) as quiet, connected(port) as half:

@@ -286,7 +286,7 @@ def test_a_file_that_is_no_model_fails_in_the_background_and_says_why(tmp_path: 
 
 
 def test_the_key_of_the_port_is_shown_nowhere(model: EmbeddedProvider) -> None:
-    model._loaded.result(30)
+    model._loaded.result(PATIENCE)
     assert model._runtime is not None
     secret = model._runtime._key.reveal()
     assert len(secret) >= 32
@@ -297,9 +297,9 @@ def test_the_key_of_the_port_is_shown_nowhere(model: EmbeddedProvider) -> None:
 def test_the_port_answers_nobody_without_the_key(model: EmbeddedProvider) -> None:
     from http.client import HTTPConnection
 
-    model._loaded.result(30)
+    model._loaded.result(PATIENCE)
     assert model._runtime is not None
-    connection = HTTPConnection("127.0.0.1", model._runtime._port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", model._runtime._port, timeout=PATIENCE)
     connection.request("POST", "/tokenize", b'{"content": "x"}', {"Content-Type": "application/json"})
     assert connection.getresponse().status == 401
     connection.close()

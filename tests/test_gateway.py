@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import socket
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -258,7 +257,7 @@ def test_no_field_of_a_request_chooses_the_address() -> None:
             f"POST {elsewhere.url}/v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"Content-Length: {len(raw)}\r\nConnection: close\r\n\r\n"
         )
-        with socket.create_connection(("127.0.0.1", gateway.port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
             connection.sendall(head.encode() + raw)
             while connection.recv(65536):
                 pass
@@ -274,7 +273,7 @@ def test_a_smuggled_second_request_is_not_read_as_one() -> None:
     with (
         playing(Script(body=STREAMS["chat"])) as player,
         serving(player.url) as gateway,
-        socket.create_connection(("127.0.0.1", gateway.port), 5) as connection,
+        socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection,
     ):
         connection.sendall(head + raw)
         said = b""
@@ -335,7 +334,7 @@ def test_bad_input_is_refused_with_a_reason(body: bytes, status: int, said: str)
 def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
     with playing(Script()) as player, serving(player.url) as gateway:
         headers = {"content-length": str(10**9)}
-        with socket.create_connection(("127.0.0.1", gateway.port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
             lines = [f"{name}: {value}" for name, value in headers.items()]
             head = "\r\n".join(["POST /v1/messages HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""])
             connection.sendall(head.encode())
@@ -351,15 +350,15 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
 
 
 def test_a_body_that_stops_coming_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ullage.gateway.request.SECONDS", 0.3)
-    with (
-        playing(Script(body=STREAMS["chat"])) as player,
-        serving(player.url) as gateway,
-        socket.create_connection(("127.0.0.1", gateway.port), 10) as connection,
-    ):
-        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
-        assert gateway.ask("/v1/chat/completions", BODIES["chat"][1]).status == 200
-        assert b" 408 " in connection.recv(65536).split(b"\r\n")[0]
+    begun = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"
+    with playing(Script(body=STREAMS["chat"])) as player, serving(player.url) as gateway:
+        with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
+            connection.sendall(begun)
+            assert gateway.ask("/v1/chat/completions", BODIES["chat"][1]).status == 200
+        monkeypatch.setattr("ullage.gateway.request.SECONDS", 0.3)
+        with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
+            connection.sendall(begun)
+            assert b" 408 " in connection.recv(65536).split(b"\r\n")[0]
 
 
 def test_half_of_a_character_is_read_and_forwarded_as_it_came() -> None:
@@ -508,7 +507,7 @@ def test_a_client_that_goes_away_stops_the_upstream_and_is_billed(stall: int) ->
     with (
         playing(script) as player,
         serving(player.url) as gateway,
-        socket.create_connection(("127.0.0.1", gateway.port), 10) as connection,
+        socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection,
     ):
         head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -526,16 +525,25 @@ def test_a_client_that_goes_away_stops_the_upstream_and_is_billed(stall: int) ->
 
 
 def test_chunks_come_as_they_are_sent() -> None:
-    with playing(Script(body=STREAMS["chat"], piece=60, pause=0.1)) as player, serving(player.url) as gateway:
+    answer = STREAMS["chat"]
+    first, rest = answer.split(b"\n\n", 1)
+    script = Script(body=answer, piece=len(first) + 2, held_at=len(first) + 2)
+    with playing(script) as player, serving(player.url) as gateway:
         body = BODIES["chat"][1]
-        times: list[float] = []
-        with socket.create_connection(("127.0.0.1", gateway.port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection:
             head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            while connection.recv(65536):
-                times.append(time.monotonic())
-    assert len(times) > 3
-    assert times[-1] - times[0] > 0.2
+            came = b""
+            while first not in came:
+                piece = connection.recv(65536)
+                assert piece
+                came += piece
+            assert b"[DONE]" not in came
+            script.released.set()
+            while piece := connection.recv(65536):
+                came += piece
+    assert b"[DONE]" in rest
+    assert b"[DONE]" in came
 
 
 def test_a_request_that_its_upstream_finds_too_long_is_learned_and_told() -> None:

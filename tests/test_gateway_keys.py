@@ -286,9 +286,9 @@ def test_a_revoked_key_is_refused_within_two_seconds(gateway: Gateway) -> None:
 
     assert status() == 200
     gateway.kept.keys.revoke("team")
-    revoked = time.monotonic()
-    assert until(lambda: status() == 401)
-    assert time.monotonic() - revoked < 2 + 1  # a second for a busy machine
+    end = time.monotonic() + 2
+    assert until(lambda: time.monotonic() >= end)
+    assert status() == 401
 
 
 def test_a_rotated_key_works_with_both_secrets_during_its_grace(gateway: Gateway) -> None:

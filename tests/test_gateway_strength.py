@@ -392,13 +392,21 @@ def test_the_first_request_of_a_model_does_not_stop_others() -> None:
 def test_a_very_long_text_does_not_stop_other_requests(path: str, body: dict[str, Any]) -> None:
     with playing(sent_json({}, 404)) as player, serving(player.url, window=4_000) as gateway:
         gateway.ask("/tokenize", {"model": MODEL, "prompt": "loads the vocabulary"})
-        took: list[float] = []
-        started = time.monotonic()
-        asking = Thread(target=gateway.ask, args=(path, {"model": MODEL, **body}))
-        asking.start()
-        while asking.is_alive():
-            begun = time.monotonic()
-            assert gateway.ask("/healthz").status == 200
-            took.append(time.monotonic() - begun)
-        asking.join()
-    assert max(took) < 0.7 * (time.monotonic() - started)
+        # On a busy machine a short request can wait for the processor. One that waits for the long text does
+        # so every time.
+        shares = (longest_share(gateway, path, {"model": MODEL, **body, "user": str(n)}) for n in range(6))
+        assert any(share < 0.7 for share in shares)
+
+
+def longest_share(gateway: Gateway, path: str, body: dict[str, Any]) -> float:
+    """The longest of the short requests beside a long one, as a share of the long one's time."""
+    took: list[float] = []
+    started = time.monotonic()
+    asking = Thread(target=gateway.ask, args=(path, body))
+    asking.start()
+    while asking.is_alive():
+        begun = time.monotonic()
+        assert gateway.ask("/healthz").status == 200
+        took.append(time.monotonic() - begun)
+    asking.join()
+    return max(took) / (time.monotonic() - started)

@@ -28,7 +28,7 @@ from tests.scripted_answers import (
     THOUGHT,
     events,
 )
-from tests.world import until
+from tests.world import PATIENCE, until
 from ullage.config import load
 from ullage.gateway.upstream import SHORT_NAMES
 from ullage.gateway.upstreams import any_model_at, configured_models
@@ -688,7 +688,7 @@ def test_a_client_that_goes_away_stops_a_translated_upstream_and_is_billed() -> 
     with (
         playing(script) as player,
         serving(at(player.url, "chat")) as gateway,
-        socket.create_connection(("127.0.0.1", gateway.port), 10) as connection,
+        socket.create_connection(("127.0.0.1", gateway.port), PATIENCE) as connection,
     ):
         head = f"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)

@@ -359,9 +359,11 @@ def test_what_must_be_done_is_done_even_if_it_is_cancelled(file: Path, lock: Loc
         task = asyncio.ensure_future(act(lambda: kept.preferences.set(act.__name__, 1)))
         await asyncio.sleep(0.1)
         task.cancel()
-        threading.Timer(0.1, lock.free).start()
+        freeing = threading.Timer(0.1, lock.free)
+        freeing.start()
         with pytest.raises(asyncio.CancelledError):
             await task
+        freeing.join()
 
     with store.open(file) as kept:
         for act in (patiently, to_the_end):
