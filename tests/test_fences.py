@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from unicodedata import combining, normalize
 
 import pytest
 from hypothesis import given, settings
@@ -58,6 +59,28 @@ FENCES = [
     "[user]",
 ]
 HIDDEN = ["", "", "\u200b", "\u200d", "\u3164", "\u2060", "\ufe0f", "\U000e0041", "\x00", "\x08", "\x7f"]
+CYRILLIC = str.maketrans(
+    "aceiopsxyAEO'", "\u0430\u0441\u0435\u0456\u043e\u0440\u0455\u0445\u0443\u0410\u0415\u041e\u2019"
+)
+LATIN = {foreign: chr(plain) for plain, foreign in CYRILLIC.items()}
+
+
+def written_wide(text: str) -> str:
+    return "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in text)
+
+
+def written_bold(text: str) -> str:
+    return "".join(chr(ord(each) - ord("a") + 0x1D41A) if "a" <= each <= "z" else each for each in text)
+
+
+FOREIGN = (
+    lambda text: text.translate(CYRILLIC),
+    written_wide,
+    written_bold,
+    lambda text: text.replace("e", "\u00e9"),
+    lambda text: text.replace("o", "o\u0301"),
+)
+"""The same letters in other alphabets and other types, and with accents."""
 
 
 @st.composite
@@ -67,7 +90,7 @@ def forgeries(draw: st.DrawFn) -> str:
     written = "".join(each + draw(st.sampled_from(HIDDEN)) for each in fence[1:-1])
     if draw(st.booleans()):
         written = written.replace(" ", draw(st.sampled_from(["  ", "\u00a0", " \u200b"])))
-    written = draw(st.sampled_from([str, str.upper, str.title]))(written)
+    written = draw(st.sampled_from([str, str, str.upper, str.title, *FOREIGN]))(written)
     opening, closing = draw(st.sampled_from(["[]", "[[", "［］", "【】", "❲❳", "[]", "[]"]))
     closing = "]]" if closing == "[" else closing
     opening = "[[" if closing == "]]" else opening
@@ -84,6 +107,7 @@ TEXTS = st.lists(
 
 def seen(text: str, fence: str) -> int:
     """How many lines of a text somebody may take for this fence."""
+    text = "".join(each for each in normalize("NFKD", text.translate(LATIN)) if not combining(each))
     shapeless = re.sub("[\u200b\u200d\u3164\u2060\ufe0f\U000e0041\x00\x08\x7f]", "", text)
     plain = shapeless.translate(str.maketrans("［］【】❲❳\u00a0", "[][][] "))
     lines = (" ".join(line.split()).strip("> -*#|") for line in re.split("[\n\r\u2028]", plain))

@@ -42,6 +42,50 @@ _HIDDEN = (
 """Invisible characters: controls, joiners, fillers, text directions, variation selectors, tags."""
 _BRACKETS, _CLOSING = "［【〔⟦〚❲⁅﹝", "］】〕⟧〛❳⁆﹞"
 """Characters that look like `[` and like `]`."""
+_LOOKALIKES = {
+    "a": "\u0430\u03b1\u0251\u1d00\u0410\u0391",
+    "b": "\u044c\u0299\u0412\u0392",
+    "c": "\u0441\u03f2\u1d04\u0421\u03f9",
+    "d": "\u0501\u1d05",
+    "e": "\u0435\u0454\u03b5\u04bd\u1d07\u0415\u0395",
+    "f": "\u0192\ua730\u03dc",
+    "g": "\u0261\u0581\u0262\u050c",
+    "h": "\u04bb\u0570\u029c\u041d\u0397",
+    "i": "\u0456\u0131\u03b9\u026a\u0406\u0399",
+    "j": "\u0458\u03f3\u1d0a\u0408",
+    "k": "\u043a\u03ba\u1d0b\u041a\u039a",
+    "l": "\u04cf\u029f\u04c0",
+    "m": "\u043c\u1d0d\u041c\u039c",
+    "n": "\u043f\u0578\u0274\u039d",
+    "o": "\u043e\u03bf\u0585\u1d0f\u041e\u039f",
+    "p": "\u0440\u03c1\u1d18\u0420\u03a1",
+    "q": "\u051b\u01eb",
+    "r": "\u0433\u0280",
+    "s": "\u0455\ua731\u0405",
+    "t": "\u0442\u03c4\u1d1b\u0422\u03a4",
+    "u": "\u03c5\u057d\u1d1c",
+    "v": "\u0475\u03bd\u1d20\u0474",
+    "w": "\u051d\u1d21\u051c",
+    "x": "\u0445\u03c7\u0425\u03a7",
+    "y": "\u0443\u03b3\u04af\u028f\u0423\u03a5\u04ae",
+    "'": "\u2019\u2018\u02bc\u02b9\u2032\u00b4\u201b",
+    ";": "\u003b",
+    ",": "\u201a",
+    ":": "\ua789\u2236",
+}
+"""Latin letter or mark → letters of other alphabets, and other marks, that look like it."""
+_VARIANTS = (
+    "\u00a0\u024f",
+    "\u1e00\u1eff",
+    "\u2100\u214f",
+    "\u2460\u24ff",
+    "\uff00\uff5e",
+    "\U0001d400\U0001d7ff",
+    "\U0001f100\U0001f1ff",
+)
+"""First and last character of the blocks of Latin letters with accents, in circles and in other types."""
+_ACCENTS = ("\u0300\u036f", "\u1ab0\u1aff", "\u1dc0\u1dff", "\u20d0\u20ff")
+"""First and last character of the blocks of accents that stand behind their letter."""
 _SHAPELESS = re.compile(f"[{_HIDDEN}]")
 _BLANKS = re.compile(" {9,}")
 _EDGE = re.compile(r"^\[(end of )?exec output\]$", re.MULTILINE)
@@ -78,7 +122,7 @@ def _bare(*fences: str) -> tuple[str, ...]:
 
 
 # Only the first words of a line can be mistaken for one of these fences: `rows[result]` is code.
-_FIRST = rf"(?:^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))(?P<before>[ \t>#*|\-{_HIDDEN}]*+)"
+_FIRST = rf"(?:^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))[ \t>#*|\-{_HIDDEN}]*+"
 _ALONE = r"(?![\w./\\(-])"
 
 _ANYWHERE = FenceKind(
@@ -102,7 +146,8 @@ QUOTED = (_ANYWHERE, _CALLS)
 """Fences that are disarmed in every foreign text."""
 # A bracket, then the first two letters of any of them, perhaps with hidden characters between. Nearly all
 # brackets are something else, and the patterns of the fences take fifty times as long to compile.
-_QUOTED_START = re.compile(rf"[\[{_BRACKETS}][\s{_HIDDEN}]*+(?i:e[^b-mo-wyz]|r[^a-df-z]|t[^a-gi-np-z])")
+_START = rf"[\[{_BRACKETS}][\s{_HIDDEN}]*+(?i:e[^b-mo-wyz]|r[^a-df-z]|t[^a-gi-np-z]"
+_QUOTED_START = re.compile(f"{_START})")
 IN_SYSTEM = (*QUOTED, _HEADINGS)
 """Fences that are disarmed in the system message. Elsewhere `[project]` is a common line of a file, and
 stays."""
@@ -114,15 +159,47 @@ def disarm(text: str, fences: Iterable[FenceKind] = QUOTED) -> str:
     """Returns the text with parentheses instead of brackets around every fence."""
     if "[" not in text and (text.isascii() or not any(each in text for each in _BRACKETS)):
         return text  # the common case; every trim runs this
-    if fences is QUOTED and not _QUOTED_START.search(text):
+    is_ascii = text.isascii()
+    if fences is QUOTED and not (_QUOTED_START if is_ascii else _foreign_start()).search(text):
         return text
+    sought = text if is_ascii else text.translate(_latin())
     for kind in fences:
-        text = _pattern(kind).sub(_in_parentheses, text)
+        spans = [found.span("words") for found in _pattern(kind).finditer(sought)]
+        if spans:
+            text, sought = _in_parentheses(text, spans), _in_parentheses(sought, spans)
     return text
 
 
-def _in_parentheses(found: re.Match[str]) -> str:
-    return f"{found.groupdict().get('before', '')}({found['words']})"
+def _in_parentheses(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Returns the text with parentheses in place of the characters around each span."""
+    pieces: list[str] = []
+    at = 0
+    for start, end in spans:
+        pieces += (text[at : start - 1], "(", text[start:end], ")")
+        at = end + 1
+    return "".join((*pieces, text[at:]))
+
+
+@cache
+def _latin() -> dict[int, str]:
+    """Returns the Latin letter or mark that each look-alike is read as; an accent alone is read as hidden."""
+    from unicodedata import normalize  # noqa: PLC0415 - texts in ASCII need no look-alikes
+
+    found = {ord(each): plain for plain, many in _LOOKALIKES.items() for each in many}
+    for block in _VARIANTS:
+        for code in range(ord(block[0]), ord(block[1]) + 1):
+            plain = normalize("NFKD", chr(code)).lstrip("(")[:1]
+            if plain.isascii() and (plain.isalpha() or plain in _LOOKALIKES):
+                found[code] = plain
+    accents = (code for block in _ACCENTS for code in range(ord(block[0]), ord(block[1]) + 1))
+    return found | dict.fromkeys(accents, "\u200b")
+
+
+@cache
+def _foreign_start() -> re.Pattern[str]:
+    """Returns the pattern of `_QUOTED_START` in which the first letter may be a look-alike."""
+    letters = "".join(chr(code) for code, plain in _latin().items() if plain in "eErRtT")
+    return re.compile(f"{_START}|[{letters}])")
 
 
 # Outputs of commands ------------------------------------------------------------------------------------
