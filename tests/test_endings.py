@@ -175,6 +175,24 @@ def test_what_says_nothing_is_not_the_beginning_of_an_answer(kind: str) -> None:
     assert left.seconds < SOON
 
 
+@pytest.mark.parametrize("api", ["openai.chat", "ollama.chat"])
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_what_says_nothing_ends_in_time_however_fast_it_comes(
+    api: str, is_ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "GRACE", 0.1)
+    quiet = b'{"message":{"content":""},"done":false}\n' if api == "ollama.chat" else chunk({"content": ""})
+    flood = quiet * (60_000_000 // len(quiet))
+    with playing(Script(body=(ended(api) if is_ended else b"") + flood, piece=1_000_000)) as player:
+        left = turn(player.url, api, Timeouts(connect=60.0, first=0.1 if not is_ended else 60.0, between=0.1))
+        assert player.wait_left()  # before the flood was at its end
+    if is_ended:
+        assert left.error is None
+    else:
+        assert isinstance(left.error, ProviderError)
+        assert left.error.code == "timeout"
+
+
 def test_anthropic_pings_do_not_keep_an_answer_alive() -> None:
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
     start = ended("anthropic.messages")

@@ -77,6 +77,10 @@ class Reply:
             self._begun = True
             self._deadline = asyncio.get_running_loop().time() + self._timeouts.between
 
+    def prolong(self, seconds: float) -> None:
+        """Moves the end of the wait, because the reader's own time does not count against the server."""
+        self._deadline += seconds
+
     def end_within(self, seconds: float) -> None:
         """Limits the time for the whole rest of the answer."""
         self._ending = True
@@ -86,11 +90,18 @@ class Reply:
         """Yields the body as it comes; raises ProviderError if it stalls or breaks off.
 
         Each piece restarts the time until the next one. With `renewing=False` the reader does that, because
-        it knows which pieces are part of the answer.
+        it knows which pieces are part of the answer; it also tells the time that it takes (`prolong`).
         """
         check_plain(self.headers, self._place)
         loop = asyncio.get_running_loop()
+        was_late = False
         while True:
+            # No timeout ends a read that need not wait. One late piece may still renew the time; pieces that
+            # renew nothing and never stop may not.
+            is_late = loop.time() >= self._deadline
+            if is_late and was_late:
+                raise self._stalled()
+            was_late = is_late
             failure: ProviderError | None = None
             chunk = b""
             try:
@@ -107,8 +118,8 @@ class Reply:
             if chunk:
                 handed = loop.time()
                 yield chunk
-                # The reader's own time does not count against the server
-                self._deadline += loop.time() - handed
+                if renewing:
+                    self.prolong(loop.time() - handed)
             if failure is not None:
                 # Raised here, so that the client's own error, which shows the query, is not chained
                 raise failure

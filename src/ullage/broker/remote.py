@@ -206,6 +206,7 @@ class RemoteProvider:
     async def _read(self, reply: Reply) -> AsyncGenerator[Event, None]:
         """Yields the events of an answer. After the model has ended the answer, a failure changes nothing."""
         reader = self._dialect.reader()
+        loop = asyncio.get_running_loop()
         size = 0
         try:
             async with aclosing(self._frames(reply, self._dialect.framer())) as frames:
@@ -218,7 +219,9 @@ class RemoteProvider:
                         if size > MOST_ANSWER:
                             raise self._too_large()
                         if not isinstance(event, Progress):
+                            handed = loop.time()
                             yield event
+                            reply.prolong(loop.time() - handed)
                     if reader.whole:
                         reply.end_within(GRACE)
         except (ProviderError, ContextOverflowError):
