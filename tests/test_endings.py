@@ -259,6 +259,47 @@ def test_small_pieces_and_calls_count_for_the_size(piece: bytes, monkeypatch: py
     assert left.error.code == "answer_too_large"
 
 
+PART_OF_A_CALL = chunk({"role": "assistant"}) + b"".join(
+    chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": text}}]})
+    for text in ('{"a": "', "fog " * 100)
+)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script(body=PART_OF_A_CALL + b"x", cut_at=len(PART_OF_A_CALL)),
+        Script(body=PART_OF_A_CALL + b"x", cut_at=len(PART_OF_A_CALL), reset=True),
+        Script(body=PART_OF_A_CALL),
+        Script(body=PART_OF_A_CALL + b"data: null\n\n"),
+    ],
+    ids=["cut", "reset", "ended", "nonsense"],
+)
+def test_a_call_that_breaks_off_is_booked_although_nothing_of_it_was_handed_on(script: Script) -> None:
+    with playing(script) as player:
+        left = turn(player.url)
+    assert isinstance(left.error, ProviderError)
+    spent, held = left.ledger.used()
+    assert (spent > 0, held) == (True, 0)
+    (slot,) = left.context.meter.slots.values()
+    assert slot.estimated_calls == 1
+
+
+@pytest.mark.parametrize("api", ["openai.chat", "anthropic.messages"])
+def test_a_refusal_in_a_stream_that_has_not_begun_costs_nothing(api: str) -> None:
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    begin = {"openai.chat": chunk({"role": "assistant"}), "anthropic.messages": event_of(block)}[api]
+    refused = event_of({"type": "error", "error": {"message": "Overloaded", "code": "overloaded_error"}})
+    with playing(Script(body=begin + refused)) as player:
+        left = turn(player.url, api)
+    assert isinstance(left.error, ProviderError)
+    assert left.ledger.used() == (0, 0)
+
+
+def event_of(value: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"
+
+
 # One time for the beginning
 
 

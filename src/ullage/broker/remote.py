@@ -207,28 +207,35 @@ class RemoteProvider:
         """Yields the events of an answer. After the model has ended the answer, a failure changes nothing."""
         reader = self._dialect.reader()
         loop = asyncio.get_running_loop()
-        size = 0
+        size, has_part = 0, False
         try:
-            async with aclosing(self._frames(reply, self._dialect.framer())) as frames:
-                async for frame in frames:
-                    for event in reader.read(frame):
-                        piece = _size(event)
-                        if piece:
-                            reply.renew()
-                        size += piece
-                        if size > MOST_ANSWER:
-                            raise self._too_large()
-                        if not isinstance(event, Progress):
-                            handed = loop.time()
-                            yield event
-                            reply.prolong(loop.time() - handed)
-                    if reader.whole:
-                        reply.end_within(GRACE)
-        except (ProviderError, ContextOverflowError):
-            if not reader.whole:
-                raise
-        for event in reader.end():
-            yield event
+            try:
+                async with aclosing(self._frames(reply, self._dialect.framer())) as frames:
+                    async for frame in frames:
+                        for event in reader.read(frame):
+                            piece = _size(event)
+                            if piece:
+                                reply.renew()
+                            size += piece
+                            if size > MOST_ANSWER:
+                                raise self._too_large()
+                            if isinstance(event, Progress):
+                                has_part = has_part or event.size > 0
+                            else:
+                                handed = loop.time()
+                                yield event
+                                reply.prolong(loop.time() - handed)
+                        if reader.whole:
+                            reply.end_within(GRACE)
+            except (ProviderError, ContextOverflowError):
+                if not reader.whole:
+                    raise
+            for event in reader.end():
+                yield event
+        except ProviderError as error:
+            # Pieces of a call are not handed on before it is whole, but they are charged.
+            error.sent = error.sent or has_part
+            raise
 
     async def _frames(self, reply: Reply, framer: Framer) -> AsyncGenerator[Frame, None]:
         """Yields the frames of an answer; raises ProviderError if there are none."""
