@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,3 +210,55 @@ def test_a_damaged_event_is_named_with_its_session_and_what_to_do(file: Path) ->
             "0 ", "1 ", "2 ", None, "4 ",
         ]  # fmt: skip
         assert [each.damaged for each in kept.sessions()] == [True]
+
+
+def test_a_search_leaves_out_a_piece_that_only_the_index_of_words_still_has(file: Path) -> None:
+    texts = [f"the red buoy of quay {number}" for number in range(3)]
+    with store.open(file) as kept:
+        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.keep("one", texts)
+        assert len(kept.journal.search("buoy", "one")) == 3
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        gone = connection.execute("DELETE FROM pieces WHERE hash = ?", (letters_of(texts[0]),))
+        assert gone.rowcount == 1
+    with store.open(file) as kept:
+        found = kept.journal.search("buoy", "one")
+    assert {each.text for each in found} == set(texts[1:])
+
+
+@pytest.mark.parametrize("size", ["x", -9, 2**62])
+def test_a_search_does_not_fail_on_a_passage_whose_size_is_damaged(file: Path, size: str | int) -> None:
+    texts = [f"the red buoy of quay {number}" for number in range(3)]
+    with store.open(file) as kept:
+        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.keep("one", texts)
+        assert len(kept.journal.search("buoy", "one")) == 3
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("UPDATE passages SET size = ? WHERE id = 2", (size,))
+    with store.open(file) as kept:
+        assert {each.text for each in kept.journal.search("buoy", "one")} <= set(texts)
+
+
+def test_a_piece_whose_hash_became_a_number_is_told_as_damaged(file: Path) -> None:
+    text = "the red buoy of the quay"
+    with store.open(file) as kept:
+        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.keep("one", [text])
+        assert len(kept.journal.search("buoy", "one")) == 1
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        retype(connection, "TEXT", "BLOB")
+        connection.execute("UPDATE pieces SET hash = 7 WHERE hash = ?", (letters_of(text),))
+        retype(connection, "BLOB", "TEXT")
+    with store.open(file) as kept, pytest.raises(StoreError, match="piece 7 was changed"):
+        kept.journal.search("buoy", "one")
+
+
+def retype(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Declares the hash of a piece as another type, because a column of texts takes no number."""
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(
+        "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE name = 'pieces'",
+        (f"hash {old}", f"hash {new}"),
+    )
+    connection.execute("PRAGMA writable_schema = RESET")

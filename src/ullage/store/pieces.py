@@ -198,9 +198,12 @@ def find(
     for number in ranked:
         if most <= 0:
             return
-        *row, event = connection.execute(
+        found = connection.execute(
             f"{_PIECE}, kept.event FROM {_KEPT} WHERE kept.id = ?", (number,)
         ).fetchone()
+        if found is None:  # the index of words is damaged
+            continue
+        *row, event = found
         if row[1] in without or (exact is not None and row[1] == exact.handle):
             continue
         piece = _piece(connection, tuple(row))
@@ -216,8 +219,8 @@ def _session_key(connection: Connection, session: str) -> int | None:
 
 def _event_of(connection: Connection, piece: Piece) -> int | None:
     query = f"SELECT kept.event FROM {_KEPT} WHERE pieces.hash = ? AND sessions.name = ?"
-    (event,) = connection.execute(query, (piece.handle, column(piece.session))).fetchone()
-    return None if event is None else int(event)
+    row = connection.execute(query, (piece.handle, column(piece.session))).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
 
 
 def _hit(connection: Connection, piece: Piece, event: int | None) -> Hit:
@@ -250,7 +253,7 @@ def _text_of_piece(connection: Connection, key: int, letters: str, value: str | 
     for text in texts:
         if text is not None and letters_of(text) == letters:
             return text
-    raise Damaged(f"the text of piece {letters[:12]} was changed")
+    raise Damaged(f"the text of piece {letters!s:.12} was changed")
 
 
 def _texts_elsewhere(connection: Connection, piece: int) -> Iterator[str | None]:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ullage.store.connection import Connection
 
 # Each passage once, with the piece as the session, or the first session, kept it. The words come first: they
-# are the few, and the rest is looked up for them.
+# are the few, and the rest is looked up for them. In a damaged file, the size may be anything.
 _HOLDING = (
-    "SELECT held.doc, kept.id, held.times, passages.size, kept.session * :places + kept.event "
+    "SELECT held.doc, kept.id, held.times, max(1, CAST(passages.size AS INTEGER)), "
+    "kept.session * :places + kept.event "
     "FROM (SELECT doc, count(*) AS times FROM places WHERE {term} GROUP BY doc) AS held "
     "CROSS JOIN passages ON passages.id = held.doc CROSS JOIN kept ON kept.piece = passages.piece AND {whose}"
 )
