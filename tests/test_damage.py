@@ -13,8 +13,10 @@ import pytest
 
 from ullage import store
 from ullage.context.journal import JournalEvent
+from ullage.cost import Ledger
 from ullage.errors import StoreError
 from ullage.fitting.pieces import letters_of
+from ullage.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -215,7 +217,7 @@ def test_a_damaged_event_is_named_with_its_session_and_what_to_do(file: Path) ->
 def test_a_search_leaves_out_a_piece_that_only_the_index_of_words_still_has(file: Path) -> None:
     texts = [f"the red buoy of quay {number}" for number in range(3)]
     with store.open(file) as kept:
-        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.append("one", 0, JournalEvent("turn", {"message": {"role": "user", "content": "Go."}}))
         kept.journal.keep("one", texts)
         assert len(kept.journal.search("buoy", "one")) == 3
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
@@ -231,7 +233,7 @@ def test_a_search_leaves_out_a_piece_that_only_the_index_of_words_still_has(file
 def test_a_search_does_not_fail_on_a_passage_whose_size_is_damaged(file: Path, size: str | int) -> None:
     texts = [f"the red buoy of quay {number}" for number in range(3)]
     with store.open(file) as kept:
-        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.append("one", 0, JournalEvent("turn", {"message": {"role": "user", "content": "Go."}}))
         kept.journal.keep("one", texts)
         assert len(kept.journal.search("buoy", "one")) == 3
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
@@ -243,7 +245,7 @@ def test_a_search_does_not_fail_on_a_passage_whose_size_is_damaged(file: Path, s
 def test_a_piece_whose_hash_became_a_number_is_told_as_damaged(file: Path) -> None:
     text = "the red buoy of the quay"
     with store.open(file) as kept:
-        kept.journal.append("one", 0, Event("turn", {"message": {"role": "user", "content": "Go."}}))
+        kept.journal.append("one", 0, JournalEvent("turn", {"message": {"role": "user", "content": "Go."}}))
         kept.journal.keep("one", [text])
         assert len(kept.journal.search("buoy", "one")) == 1
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
@@ -262,3 +264,17 @@ def retype(connection: sqlite3.Connection, old: str, new: str) -> None:
         (f"hash {old}", f"hash {new}"),
     )
     connection.execute("PRAGMA writable_schema = RESET")
+
+
+@pytest.mark.parametrize("change", ["UPDATE entries SET prompt = 'x'", "UPDATE totals SET spent = 'x'"])
+def test_sums_that_are_no_numbers_are_told_as_damaged(file: Path, change: str) -> None:
+    def call() -> None:
+        with store.open(file) as kept:
+            ledger = Ledger(book=kept.book, session="one", cap_at_dollars=1)
+            ledger.settle(ledger.reserve("gpt-4o", 100, 50), Usage(prompt=100, completion=20))
+
+    call()
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(change)
+    with pytest.raises(StoreError, match=r"the sums of .* changed"):
+        call()

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.cost.book import Account
-from ullage.store.values import column, dollars, fitting, picodollars, text_of
+from ullage.store.values import Damaged, column, dollars, fitting, picodollars, text_of
 from ullage.usage import LedgerEntry, add_entries
 
 if TYPE_CHECKING:
@@ -151,7 +151,11 @@ def _read_totals(connection: Connection, scopes: Sequence[Scope]) -> dict[Scope,
         _totals_query(len(scopes)),
         [value for scope, name in scopes for value in (scope, column(name))],
     )
-    found = {(scope, text_of(name)): ScopeTotals(*sums) for scope, name, *sums in rows}
+    found = {}
+    for scope, name, *sums in rows:
+        if not all(isinstance(value, int) for value in sums):
+            raise Damaged(f"the sums of {scope} {text_of(name)!r} were changed")
+        found[scope, text_of(name)] = ScopeTotals(*sums)
     return {scope: found.get(scope, NOTHING) for scope in scopes}
 
 
@@ -174,6 +178,9 @@ def _write_entry(connection: Connection, account: Account, entry: LedgerEntry) -
 def read_entry(row: Sequence[Any]) -> LedgerEntry:
     """Returns the entry in a row of `SUMS`."""
     figures = dict(zip(FIGURES, row[len(KEYS) :], strict=True))
+    known = [value for name, value in figures.items() if (name, value) != ("cost", None)]
+    if not all(isinstance(value, int) for value in known):
+        raise Damaged("the sums of an account were changed")
     if figures["cost"] is not None:
         figures["cost"] = dollars(figures["cost"])
     return LedgerEntry(**figures)
