@@ -13,7 +13,7 @@ from ullage.integrations.media_parts import media_part, opaque_part
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Block = dict[str, Any]
+ContentBlock = dict[str, Any]
 
 MEDIA: Mapping[object, str | None] = {
     "image": "image",
@@ -32,7 +32,7 @@ CONVERSE: Mapping[str, str] = {"image": "image", "document": "application", "vid
 """Member of a block of Bedrock's Converse API → the first word of its media type."""
 
 
-def read_block(block: str | Block) -> Block:
+def read_block(block: str | ContentBlock) -> ContentBlock:
     """Returns a block as a part of a message; it is only read."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
@@ -48,7 +48,7 @@ def read_block(block: str | Block) -> Block:
     return opaque_part(block) if kind is not None else _read_converse(block)
 
 
-def _read_media(block: Block, kind: str | None) -> Block:
+def _read_media(block: ContentBlock, kind: str | None) -> ContentBlock:
     source = block.get("source")  # Anthropic's blocks have their data inside
     held = {**block, **source} if isinstance(source, dict) else block
     kind = held.get("mime_type") or held.get("media_type") or kind
@@ -63,7 +63,7 @@ def _read_media(block: Block, kind: str | None) -> Block:
     return opaque_part(block) if address is None else media_part(kind, url=address)
 
 
-def _read_converse(block: Block) -> Block:
+def _read_converse(block: ContentBlock) -> ContentBlock:
     for name, family in CONVERSE.items():
         held = block.get(name)
         if not isinstance(held, dict) or not isinstance(source := held.get("source"), dict):
