@@ -120,6 +120,14 @@ def test_a_calibrated_count_adds_up_and_has_its_ceiling_above(factor: Factor, co
     assert (calibrated.tokens, calibrated.ceiling) == factor.cost(cost)
 
 
+def test_a_provider_that_leaves_the_tools_out_of_its_count_leaves_no_request_without_tokens() -> None:
+    learned = after([(Cost(900 + step, 1_000 + step), 500 + step) for step in range(30)])
+    factor = factor_of(learned)
+    assert factor.tokens(1_000) == 600
+    assert factor.tokens(300) == 150
+    assert factor.tokens(1) == 1
+
+
 @given(FACTORS, st.integers(0, 10**7))
 def test_the_limit_is_the_largest_ceiling_of_our_own_that_is_within(factor: Factor, limit: int) -> None:
     own = factor.limit(limit)

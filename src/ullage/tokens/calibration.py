@@ -79,9 +79,14 @@ class Factor:
             raise ValueError(f"{self}: scales must be above 0 and the ceiling's offset at least 0")
 
     def tokens(self, tokens: int) -> int:
-        """Returns our estimate after calibration."""
+        """Returns our estimate after calibration.
+
+        A constant that is learned from large requests may be more than a small one has: what is left of an
+        estimate is never a smaller share than a count that would be accepted.
+        """
         over, under = self.scale.as_integer_ratio()
-        return max(0, (2 * tokens * over + under) // (2 * under) + self.offset)
+        least = math.ceil(min(self.scale, LOWEST) * tokens)
+        return max(least, (2 * tokens * over + under) // (2 * under) + self.offset)
 
     def ceiling(self, ceiling: int) -> int:
         """Returns our ceiling after calibration."""
