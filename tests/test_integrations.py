@@ -22,7 +22,14 @@ from scripts.docs import ROOT
 from tests.player import Request
 from tests.strict_server import CHAT_TOOL, SYSTEM, TASK, WINDOW, StrictServer, read_page
 from tests.world import PATIENCE, environment
-from ullage import ConfigurationError, ContextOverflowError, InvalidConversation, fit, fit_request
+from ullage import (
+    ConfigurationError,
+    ContextOverflowError,
+    InvalidConversation,
+    InvalidRequest,
+    fit,
+    fit_request,
+)
 from ullage.integrations import fitter as fitters
 from ullage.integrations.fitter import BodyFitter, HistoryFitter, restore, restore_parts, run_aside
 
@@ -86,6 +93,14 @@ def test_a_body_fitter_returns_the_objects_of_the_sdk() -> None:
     assert done["messages"][-1] is given[-1]
     assert isinstance(done["messages"][0], dict)
     assert body["messages"] is given
+
+
+def test_fitters_refuse_what_no_json_can_hold_with_an_error_of_ours() -> None:
+    message = {"role": "user", "content": "Ahoy", "extra": 10**5_000}
+    with pytest.raises(InvalidConversation, match="more than 4,000 digits"):
+        HistoryFitter(limit=4_000).fit([message])
+    with pytest.raises(InvalidRequest, match="more than 4,000 digits"):
+        BodyFitter("openai.chat", limit=4_000).fit({"messages": [message]})
 
 
 def test_a_forgotten_conversation_is_fitted_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from ullage.fitting.policy import checked_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
-from ullage.intake import NotPlain, copied, kind_of, plain, plural, whole_number
+from ullage.intake import copied, kind_of, plural, whole_number
 from ullage.messages import SYSTEM_ROLES, split_content
 from ullage.target import Target, target_of
 from ullage.tokens import count_request
@@ -399,10 +399,7 @@ def fit_request(
     are the very objects that were given, and if nothing had to, so is the body. With `repair`, a call without
     a result gets the result `[interrupted]` instead of an error.
     """
-    try:
-        dumped = plain(body)
-    except NotPlain as error:
-        raise InvalidRequest(str(error), api=api) from None
+    dumped = wire.plain_body(body, api)
     given = _repaired(dumped, api) if repair else dumped
     window = RequestWindow(api, model=model, limit=limit, reserve=reserve, policy=policy)
     done = window.fit(given)

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypedDict, Typ
 import orjson
 
 from ullage import wire
-from ullage.errors import ConfigurationError
+from ullage.errors import ConfigurationError, InvalidConversation
 from ullage.fitting import RequestWindow, Window
 from ullage.fitting.budget import limit_for
 from ullage.fitting.policy import checked_policy
-from ullage.intake import plain
+from ullage.intake import NotPlain, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -156,7 +156,7 @@ class BodyFitter(_Fitter[RequestWindow]):
 
         Raises ContextOverflowError if the mandatory part does not fit.
         """
-        given = plain(body)
+        given = wire.plain_body(body, self._api)
         items = given.get(self._history)
         key = (given.get("model"), _beginning(items if isinstance(items, list) else [items]))
         window, lock = self._windows.get(key, self._make)
@@ -247,8 +247,11 @@ def restore_parts(
 def _beginning(messages: Sequence[Any]) -> bytes:
     """Returns a hash of the messages up to and with the first one of the user."""
     hashed = hashlib.blake2b(digest_size=16)
-    for message in messages:
-        given = plain(message)
+    for index, message in enumerate(messages):
+        try:
+            given = plain(message)
+        except NotPlain as error:
+            raise InvalidConversation(str(error), index=index) from None
         hashed.update(orjson.dumps(given, default=repr))
         if isinstance(given, dict) and given.get("role") == "user":
             break

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 def read(body: Any, api: ApiName) -> Request:
     """Reads a request body of this API; raises InvalidRequest, which names the field, if it is invalid."""
     known = api_of(api)
-    try:
-        place = BodyField(plain(body), known.name)
-    except NotPlain as error:
-        raise InvalidRequest(str(error), api=api) from None
+    place = BodyField(plain_body(body, api), known.name)
     check_format(place.object(), known.name)
     return _read(place, known)
+
+
+def plain_body(body: Any, api: ApiName) -> Any:
+    """Returns a body as dicts, lists and leaves; raises InvalidRequest if no JSON can hold it."""
+    try:
+        return plain(body)
+    except NotPlain as error:
+        raise InvalidRequest(str(error), api=api) from None
 
 
 def _read(body: BodyField, api: Api) -> Request:
@@ -70,4 +75,14 @@ def usage_counts(reported: Any, api: ApiName) -> dict[str, int] | None:
     return api_of(api).usage_counts(reported)
 
 
-__all__ = ["APIS", "Api", "InvalidRequest", "Request", "api_of", "read", "usage_counts", "write"]
+__all__ = [
+    "APIS",
+    "Api",
+    "InvalidRequest",
+    "Request",
+    "api_of",
+    "plain_body",
+    "read",
+    "usage_counts",
+    "write",
+]
