@@ -39,7 +39,7 @@ import pyte
 from bench.coldstart import cpu_seconds
 from bench.shared import AbsentError
 from ullage import store
-from ullage.broker.embedded.weights import find, kept
+from ullage.broker.embedded.weights import find, locate_download
 from ullage.context import Context
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def starts(folder: Path, nobody: str) -> dict[str, Start]:
         if weights is not None and start.command[0] == ullage:
             models = start.home / "data" / "ullage" / "models"
             models.mkdir(parents=True)
-            kept(folder=models).symlink_to(weights)
+            locate_download(folder=models).symlink_to(weights)
     return found
 
 

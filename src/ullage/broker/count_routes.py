@@ -104,15 +104,15 @@ async def exchange(
 # Bodies
 
 
-def _request(endpoint: Endpoint, ask: Ask, api: ApiName) -> dict[str, Any]:
+def _write_request(endpoint: Endpoint, ask: Ask, api: ApiName) -> dict[str, Any]:
     """Returns the request as a body of `api`; options are included if it is the endpoint's own API."""
     if endpoint.api == "openai.chat" and not api.startswith("openai.chat"):
-        return wire.write(wire.read(_chat(endpoint, ask), "openai.chat"), api)
+        return wire.write(wire.read(_write_chat(endpoint, ask), "openai.chat"), api)
     request = Request(model=endpoint.model, messages=ask.messages, tools=ask.tools, rest=ask.options)
     return wire.write(request, api)
 
 
-def _chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
+def _write_chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     request = Request(model=endpoint.model, messages=ask.messages, tools=ask.tools, rest=ask.options)
     body = wire.write(request, "openai.chat")
     for name in ("stream", "stream_options"):
@@ -120,7 +120,7 @@ def _chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     return body
 
 
-def _textual(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
+def _write_text_chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     """Returns a chat body; raises InvalidRequest for media, of which a template counts only a mark."""
     for message in ask.messages:
         content = message.get("content")
@@ -129,24 +129,24 @@ def _textual(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
             for part in content
         ):
             raise InvalidRequest("a template cannot count media", api="openai.chat")
-    return _chat(endpoint, ask)
+    return _write_chat(endpoint, ask)
 
 
-def _templated(endpoint: Endpoint, prompt: str) -> dict[str, Any]:
+def _write_rendered_prompt(endpoint: Endpoint, prompt: str) -> dict[str, Any]:
     return {"content": prompt, "model": endpoint.model, "add_special": True, "parse_special": True}
 
 
-def _tokenized_chat(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
-    body = _chat(endpoint, ask)
+def _write_chat_fields(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
+    body = _write_chat(endpoint, ask)
     taken = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs")
     return {"add_generation_prompt": True} | {name: body[name] for name in taken if name in body}
 
 
-def _gemini(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
+def _write_gemini(endpoint: Endpoint, ask: Ask) -> dict[str, Any]:
     return _gemini_body(endpoint.model, ask.messages, ask.tools)
 
 
-def _prompt(endpoint: Endpoint, text: str) -> dict[str, Any]:
+def _write_prompt(endpoint: Endpoint, text: str) -> dict[str, Any]:
     return {"model": endpoint.model, "prompt": text, "add_special_tokens": False}
 
 
@@ -191,8 +191,8 @@ TEXT_ROUTES: Mapping[str, CountRoute] = {
         CountRoute("llama.cpp", (
             CountStep("/tokenize", lambda at, text: {"content": text, "model": at.model}, _length("tokens")),
         )),
-        CountRoute("vllm", (CountStep("/tokenize", _prompt, _at("count")),)),
-        CountRoute("sglang", (CountStep("/v1/tokenize", _prompt, _at("count")),)),
+        CountRoute("vllm", (CountStep("/tokenize", _write_prompt, _at("count")),)),
+        CountRoute("sglang", (CountStep("/v1/tokenize", _write_prompt, _at("count")),)),
         CountRoute("tgi", (CountStep("/tokenize", lambda _, text: {"inputs": text}, _length()),)),
         CountRoute("cohere", (
             CountStep("/v1/tokenize", lambda at, text: {"text": text, "model": at.model}, _length("tokens")),
@@ -205,31 +205,31 @@ REQUEST_ROUTES: Mapping[str, CountRoute] = {
     route.name: route
     for route in (
         CountRoute("llama.cpp", (
-            CountStep("/v1/chat/completions/input_tokens", _chat, _at("input_tokens")),
+            CountStep("/v1/chat/completions/input_tokens", _write_chat, _at("input_tokens")),
         )),
-        CountRoute("vllm", (CountStep("/tokenize", _tokenized_chat, _at("count")),)),
-        CountRoute("sglang", (CountStep("/v1/tokenize", _tokenized_chat, _at("count")),)),
-        CountRoute("tgi", (CountStep("/chat_tokenize", _chat, _length("tokenize_response")),)),
+        CountRoute("vllm", (CountStep("/tokenize", _write_chat_fields, _at("count")),)),
+        CountRoute("sglang", (CountStep("/v1/tokenize", _write_chat_fields, _at("count")),)),
+        CountRoute("tgi", (CountStep("/chat_tokenize", _write_chat, _length("tokenize_response")),)),
         CountRoute("llama.cpp template", (
-            CountStep("/apply-template", _textual, _text_at("prompt")),
-            CountStep("/tokenize", _templated, _length("tokens")),
+            CountStep("/apply-template", _write_text_chat, _text_at("prompt")),
+            CountStep("/tokenize", _write_rendered_prompt, _length("tokens")),
         )),
         CountRoute("anthropic", (
             CountStep(
                 "/v1/messages/count_tokens",
-                lambda at, ask: _request(at, ask, "anthropic.count_tokens"),
+                lambda at, ask: _write_request(at, ask, "anthropic.count_tokens"),
                 _at("input_tokens"),
             ),
         ), key="anthropic"),
         CountRoute("openai", (
             CountStep(
                 "/v1/responses/input_tokens",
-                lambda at, ask: _request(at, ask, "openai.responses.input_tokens"),
+                lambda at, ask: _write_request(at, ask, "openai.responses.input_tokens"),
                 _at("input_tokens"),
             ),
         )),
         CountRoute("gemini", (
-            CountStep("/v1beta/models/{model}:countTokens", _gemini, _at("totalTokens")),
+            CountStep("/v1beta/models/{model}:countTokens", _write_gemini, _at("totalTokens")),
         ), key="google"),
     )
 }  # fmt: skip

@@ -86,7 +86,7 @@ class EndpointCounter:
         if not text:
             return 0
         counted = await self.text_count(endpoint, text, transport, kind=kind)
-        return self._estimated(endpoint.model, text) if counted is None else counted
+        return self._estimate_text(endpoint.model, text) if counted is None else counted
 
     async def text_count(
         self, endpoint: Endpoint, text: str, transport: Transport, *, kind: str | None = None
@@ -103,7 +103,7 @@ class EndpointCounter:
         question = Question(
             _count_key(endpoint, kind or "text"), routes, text, 4 * size + 16, only_mismatches=True
         )
-        return await self._counted(endpoint, transport, question)
+        return await self._count_at_endpoint(endpoint, transport, question)
 
     def tokenize_supported(self, endpoint: Endpoint, *, kind: str | None = "llama.cpp") -> bool | None:
         """Returns True if the endpoint counts texts; None if it was not asked yet."""
@@ -119,9 +119,11 @@ class EndpointCounter:
         if not ask.messages:
             return None
         question = Question(_count_key(endpoint, "request"), request_routes(endpoint), ask, MOST)
-        return await self._counted(endpoint, transport, question)
+        return await self._count_at_endpoint(endpoint, transport, question)
 
-    async def _counted(self, endpoint: Endpoint, transport: Transport, question: Question) -> int | None:
+    async def _count_at_endpoint(
+        self, endpoint: Endpoint, transport: Transport, question: Question
+    ) -> int | None:
         key = question.key
         if not self.use_endpoint or not key.address or not question.routes:
             return None
@@ -130,16 +132,16 @@ class EndpointCounter:
             pending = (key, asyncio.get_running_loop())
             async with self._probing.setdefault(pending, asyncio.Lock()):
                 if key not in self._found:
-                    counted = await self._probed(endpoint, transport, question)
+                    counted = await self._probe_routes(endpoint, transport, question)
                     if key in self._found:  # no one needs the lock any more
                         self._probing.pop(pending, None)
                     return counted
         route = self._found[key]
         if route is None:
             return None
-        return await self._probed(endpoint, transport, question._replace(routes=(route,)))
+        return await self._probe_routes(endpoint, transport, question._replace(routes=(route,)))
 
-    async def _probed(self, endpoint: Endpoint, transport: Transport, question: Question) -> int | None:
+    async def _probe_routes(self, endpoint: Endpoint, transport: Transport, question: Question) -> int | None:
         """Returns the count of the first route that has one, and remembers this route or that none exists."""
         asked, missing = False, set[str]()
         try:
@@ -148,7 +150,7 @@ class EndpointCounter:
                     if route.steps[0].path in missing:
                         continue
                     try:
-                        status, tokens = await _followed(route, endpoint, transport, question.what)
+                        status, tokens = await _follow_route(route, endpoint, transport, question.what)
                     except InvalidRequest:  # the server was not asked, so this says nothing about it
                         continue
                     asked = True
@@ -166,7 +168,7 @@ class EndpointCounter:
             self._found[question.key] = None
         return None
 
-    def _estimated(self, model: str, text: str) -> int:
+    def _estimate_text(self, model: str, text: str) -> int:
         if self.fallback != ESTIMATE:
             return RULES[self.fallback].count(text)
         try:
@@ -175,7 +177,7 @@ class EndpointCounter:
             return CHARS_A_TOKEN_AT_WORST.count(text)
 
 
-async def _followed(
+async def _follow_route(
     route: CountRoute, endpoint: Endpoint, transport: Transport, what: Any
 ) -> tuple[int, Any]:
     """Returns the last status, and the value at the position of the count.

@@ -38,13 +38,13 @@ class _Lines:
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         *lines, rest = self._ends.split(chunk)
         for line in lines:
-            yield self._closed(line)
+            yield self._close_line(line)
         self._add(rest)
 
     def rest(self) -> bytes:
-        return self._closed(b"")
+        return self._close_line(b"")
 
-    def _closed(self, line: bytes) -> bytes:
+    def _close_line(self, line: bytes) -> bytes:
         self._add(line)
         whole = bytes(self._open)
         self._open.clear()

@@ -100,7 +100,7 @@ class Reply:
             # renew nothing and never stop may not.
             is_late = loop.time() >= self._deadline
             if is_late and was_late:
-                raise self._stalled()
+                raise self._make_timeout_error()
             was_late = is_late
             failure: ProviderError | None = None
             chunk = b""
@@ -108,11 +108,15 @@ class Reply:
                 async with asyncio.timeout_at(self._deadline):
                     chunk = await self._content.readany()
             except TimeoutError as error:
-                failure = self._stalled() if type(error) is TimeoutError else _failed(error, self._place)
+                failure = (
+                    self._make_timeout_error()
+                    if type(error) is TimeoutError
+                    else _describe_error(error, self._place)
+                )
             except _client_errors() as error:
                 # aiohttp raises its error before it returns the last bytes that came.
                 chunk = self._content._read_nowait(-1)  # noqa: SLF001 - no public method returns them
-                failure = _failed(error, self._place, body=True)
+                failure = _describe_error(error, self._place, body=True)
             if chunk and renewing:
                 self.renew()
             if chunk:
@@ -148,7 +152,7 @@ class Reply:
             pass
         return bytes(body[:limit])
 
-    def _stalled(self) -> ProviderError:
+    def _make_timeout_error(self) -> ProviderError:
         waits = self._timeouts
         seconds = waits.between if self._begun else waits.first
         return stalled(self._place, seconds, first=not self._begun, sent=True)
@@ -185,7 +189,7 @@ class Transport:
         for task in self._asking:
             task.cancel()
         for response in self._answering:
-            response.content.set_exception(_closed_error())
+            response.content.set_exception(_make_closed_error())
         if lifetime is not None:
             await lifetime.aclose()
 
@@ -194,7 +198,7 @@ class Transport:
         self, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> AsyncIterator[Reply]:
         """Yields the answer to a body (bytes, or a value to send as JSON), open until the block ends."""
-        async with self._asked("POST", url, headers, body, timeouts) as reply:
+        async with self._send_request("POST", url, headers, body, timeouts) as reply:
             yield reply
 
     async def json(
@@ -221,11 +225,11 @@ class Transport:
         self, method: str, url: str, headers: Mapping[str, str], body: Any, waits: Timeouts
     ) -> tuple[int, bytes]:
         """Returns a whole answer."""
-        async with self._asked(method, url, headers, body, waits) as reply:
+        async with self._send_request(method, url, headers, body, waits) as reply:
             return reply.status, await reply.read()
 
     @asynccontextmanager
-    async def _asked(
+    async def _send_request(
         self, method: str, url: str, headers: Mapping[str, str], body: Any, timeouts: Timeouts
     ) -> AsyncIterator[Reply]:
         place = address(url)
@@ -246,7 +250,7 @@ class Transport:
     ) -> dict[str, Any]:
         """Returns the checked arguments for aiohttp; an error names the problem without a secret."""
         waits = _connect_within(min(timeouts.connect, LONGEST))
-        target, userinfo = _checked(url)
+        target, userinfo = _split_address(url)
         sent = {name: value.strip(" \t") for name, value in headers.items()}
         for name, value in sent.items():
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
@@ -304,13 +308,13 @@ class Transport:
             failure = (
                 stalled(place, timeouts.first, first=True, sent=bool(opened.transports))
                 if late
-                else _failed(error, place)
+                else _describe_error(error, place)
             )
         except _client_errors() as error:
             _abort(opened.transports)
             if _is_stale(error, opened):
                 return None
-            failure = _failed(error, place)
+            failure = _describe_error(error, place)
         finally:
             self._asking.discard(task)
         raise failure
@@ -349,7 +353,7 @@ async def _lifetime(roots: bytes) -> AsyncGenerator[ClientSession, None]:
 
 
 @lru_cache(maxsize=1024)
-def _checked(url: str) -> tuple[str, str]:
+def _split_address(url: str) -> tuple[str, str]:
     """Returns a valid address without name and password, and the name and password separately."""
     problem = f"{address(url)} is not a valid address: use one such as https://api.example.com/v1"
     try:
@@ -437,13 +441,13 @@ def transport_closed(place: str) -> ProviderError:
     return ProviderError(f"the transport was closed while {place} was answering", code="closed")
 
 
-def _closed_error() -> Exception:
+def _make_closed_error() -> Exception:
     from ullage.broker.connector import TransportClosed  # noqa: PLC0415 - only who sends needs the client
 
     return TransportClosed()
 
 
-def _failed(error: BaseException, place: str, *, body: bool = False) -> ProviderError:
+def _describe_error(error: BaseException, place: str, *, body: bool = False) -> ProviderError:
     from ullage.broker.connector import TransportClosed, describe  # noqa: PLC0415 - the same
 
     if isinstance(error, TransportClosed):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ullage.broker.retry import may_retry, requested_wait
+from ullage.broker.retry import may_retry, read_wait
 from ullage.errors import ContextOverflowError, ProviderError
 from ullage.text import one_line
 from ullage.wire.api import MOST_TOKENS
@@ -118,7 +118,7 @@ def refusal(
 
     The body is bytes, a text, or a value read from JSON; header names are in lower case.
     """
-    said = _said(body)
+    said = _find_error(body)
     overflow = _overflow(status, said, key)
     if overflow is not None:
         return overflow
@@ -129,7 +129,7 @@ def refusal(
         status=status,
         code=code,
         may_retry=may_retry(status, code, headers),
-        retry_after=requested_wait(headers or {}, time.time()),
+        retry_after=read_wait(headers or {}, time.time()),
     )
 
 
@@ -206,7 +206,7 @@ def _figure(value: Any) -> int | None:
     return None
 
 
-def _said(body: Any) -> ErrorBody:
+def _find_error(body: Any) -> ErrorBody:
     """Returns the innermost error that has a message; the outer ones are only wrappings of gateways."""
     best = ErrorBody("", None, {})
     for fields in _errors(body, DEPTH):
@@ -228,7 +228,7 @@ def _errors(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
     if depth == 0:
         return
     if isinstance(value, bytes | str):
-        value = _parsed(value)
+        value = _parse_json(value)
     if isinstance(value, list):
         value = next((item for item in value if isinstance(item, dict)), None)
     if not isinstance(value, dict):
@@ -238,7 +238,7 @@ def _errors(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
         yield from _errors(value.get(name), depth - 1)
 
 
-def _parsed(text: bytes | str) -> Any:
+def _parse_json(text: bytes | str) -> Any:
     """Returns the JSON in a text, which may have words before it, or None."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

@@ -162,11 +162,11 @@ def endpoint_for(
     if _is_address(spec):
         known, named, address = ProviderRow(""), None, spec
     else:
-        provider, named = _found(spec.strip())
+        provider, named = _find_provider(spec.strip())
         known, address = PROVIDERS[provider], ""
     spoken = api or known.api
     given_address = "" if known.address is None else environ.get(known.address, "").strip()
-    where = _address(url or address or _reached(given_address, known) or known.url, spoken)
+    where = _address(url or address or _complete_address(given_address, known) or known.url, spoken)
     wanted = model or named or known.model or (None if known.url else "default")
     if wanted is None:
         raise ConfigurationError(f"{spec!r} names no model: add one, as in {spec}/NAME")
@@ -182,12 +182,12 @@ def endpoint_for(
 
 def routes_of(endpoint: Endpoint) -> Routes:
     """Returns the routes of the endpoint's own host if a row has it; otherwise the probes for its API."""
-    found = _hosted().get(host_of(endpoint.url))
+    found = _map_hosts().get(host_of(endpoint.url))
     return PROBES.get(endpoint.api, Routes()) if found is None else found
 
 
 @cache
-def _hosted() -> Mapping[str, Routes]:
+def _map_hosts() -> Mapping[str, Routes]:
     return {
         host: row.routes
         for row in PROVIDERS.values()
@@ -204,7 +204,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _found(spec: str) -> tuple[str, str | None]:
+def _find_provider(spec: str) -> tuple[str, str | None]:
     """Returns the provider, and the model if the name has one."""
     head, _, rest = spec.partition("/")
     provider = ALIASES.get(head.lower(), head.lower())
@@ -261,7 +261,7 @@ def _address(url: str, api: ApiName) -> str:
     return bare if parts.path.strip("/") else bare + PATHS.get(api, "/v1")
 
 
-def _reached(given_address: str, known: ProviderRow) -> str:
+def _complete_address(given_address: str, known: ProviderRow) -> str:
     """Returns a usable address; the environment may have a listening address such as 0.0.0.0."""
     if not given_address or _is_address(given_address):
         return given_address

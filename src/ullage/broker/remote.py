@@ -90,7 +90,7 @@ class RemoteProvider:
                         yield event
             except ProviderError as fault:
                 sent = sent or fault.sent
-                error = self._shown(fault, begun=begun, sent=sent)
+                error = self._clean_error(fault, begun=begun, sent=sent)
             if error is None:
                 return
             wait = delay(error, attempt, self._rng, self._retries)
@@ -163,7 +163,7 @@ class RemoteProvider:
             sent=error.sent,
         )
 
-    def _shown(self, fault: ProviderError, *, begun: bool, sent: bool) -> ProviderError:
+    def _clean_error(self, fault: ProviderError, *, begun: bool, sent: bool) -> ProviderError:
         """Returns the error as it may be shown: without the key, which a dialect's reader does not know.
 
         If a part of the answer was handed on, the answer is broken; if not, another try may help.
@@ -187,12 +187,12 @@ class RemoteProvider:
             **self._dialect.headers(endpoint.key),
             **endpoint.headers,
         }
-        url = _joined(endpoint.url, self._dialect.path)
+        url = _join_path(endpoint.url, self._dialect.path)
         transport = await self._transport()
         finished: Finished | None = None
         async with transport.post(url, headers, body, timeouts) as reply:
             if not 200 <= reply.status < 300:
-                raise await self._refused(reply)
+                raise await self._read_refusal(reply)
             async with aclosing(self._read(reply)) as events:
                 async for event in events:
                     if isinstance(event, Finished):
@@ -273,7 +273,7 @@ class RemoteProvider:
             code="not_a_stream",
         )
 
-    async def _refused(self, reply: Reply) -> Exception:
+    async def _read_refusal(self, reply: Reply) -> Exception:
         key = self._endpoint.key
         if 300 <= reply.status < 400:
             place = address(reply.headers.get("location", ""))
@@ -304,7 +304,7 @@ def _dialect(api: ApiName) -> Dialect:
     return DIALECTS[api]
 
 
-def _joined(url: str, path: str) -> str:
+def _join_path(url: str, path: str) -> str:
     """Returns the address of a path below another one; a query, such as a version, stays at the end."""
     base, mark, query = url.partition("?")
     return base.rstrip("/") + path + mark + query

@@ -58,7 +58,7 @@ def may_retry(status: int | None, code: str | None, headers: Mapping[str, str] |
     return status in RETRIED or (status >= 500 and status not in NEVER)
 
 
-def requested_wait(headers: Mapping[str, str], now: float) -> float | None:
+def read_wait(headers: Mapping[str, str], now: float) -> float | None:
     """Returns the seconds that the headers ask to wait; `now` is the time since the epoch, for a date."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

@@ -38,7 +38,7 @@ class WindowRoute(NamedTuple):
     key: str = "bearer"
 
 
-def _props(answer: Any, _: str) -> Iterator[Any]:
+def _read_props(answer: Any, _: str) -> Iterator[Any]:
     yield _get(answer, "default_generation_settings", "n_ctx")  # the window of one slot
 
 
@@ -57,24 +57,24 @@ FIELDS = (
 """The fields of a list of models that may have the window."""
 
 
-def _entry(answer: Any, _: str) -> Iterator[Any]:
+def _read_entry(answer: Any, _: str) -> Iterator[Any]:
     for path in FIELDS:
         yield _get(answer, *path)
 
 
-def _listed(answer: Any, model: str) -> Iterator[Any]:
+def _read_list(answer: Any, model: str) -> Iterator[Any]:
     """Yields the numbers of the model's entry, or of the only entry, which stands for any name."""
     entries = _get(answer, "data")
     entries = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
     mine = [each for each in entries if model == each.get("id") or model in _strings(each.get("aliases"))]
     for entry in mine or (entries if len(entries) == 1 else []):
-        yield from _entry(entry, model)
+        yield from _read_entry(entry, model)
 
 
 _NUM_CTX = re.compile(r"^[ \t]*num_ctx[ \t]+(\d{1,10})[ \t\r]*$", re.MULTILINE)
 
 
-def _shown(answer: Any, _: str) -> Iterator[Any]:
+def _read_model_info(answer: Any, _: str) -> Iterator[Any]:
     """Yields the window of the training, and the one that the model's file sets, which Ollama uses."""
     info = _get(answer, "model_info")
     for name, value in info.items() if isinstance(info, dict) else ():
@@ -86,12 +86,12 @@ def _shown(answer: Any, _: str) -> Iterator[Any]:
 
 
 WINDOW_ROUTES: Mapping[str, WindowRoute] = {
-    "llama.cpp": WindowRoute("GET", "/props", _props),
-    "models": WindowRoute("GET", "/v1/models", _listed),
-    "ollama": WindowRoute("POST", "/api/show", _shown),
-    "lm studio": WindowRoute("GET", "/api/v0/models", _listed),
-    "anthropic": WindowRoute("GET", "/v1/models/{model}", _entry, key="anthropic"),
-    "gemini": WindowRoute("GET", "/v1beta/models/{model}", _entry, key="google"),
+    "llama.cpp": WindowRoute("GET", "/props", _read_props),
+    "models": WindowRoute("GET", "/v1/models", _read_list),
+    "ollama": WindowRoute("POST", "/api/show", _read_model_info),
+    "lm studio": WindowRoute("GET", "/api/v0/models", _read_list),
+    "anthropic": WindowRoute("GET", "/v1/models/{model}", _read_entry, key="anthropic"),
+    "gemini": WindowRoute("GET", "/v1beta/models/{model}", _read_entry, key="google"),
 }
 
 
@@ -113,7 +113,7 @@ class Windows:
                 if place in self._found:
                     return self._found[place]
                 try:
-                    window, answered = await _asked(endpoint, transport)
+                    window, answered = await _ask_window(endpoint, transport)
                 finally:
                     self._asking.pop(key, None)
                 if answered:
@@ -132,7 +132,7 @@ async def window_of(endpoint: Endpoint, transport: Transport) -> int | None:
     return await _sessions.setdefault(transport, Windows()).window_of(endpoint, transport)
 
 
-async def _asked(endpoint: Endpoint, transport: Transport) -> tuple[int | None, bool]:
+async def _ask_window(endpoint: Endpoint, transport: Transport) -> tuple[int | None, bool]:
     """Returns the first stated window, and True if the server answered at all."""
     if not root(endpoint.url):
         return None, True

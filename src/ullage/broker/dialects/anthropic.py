@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ullage.broker.dialect import Dialect, Progress
-from ullage.broker.dialects.shared import JSON, AnswerState, Part, decoded, mapping, merged, text
+from ullage.broker.dialects.shared import JSON, AnswerState, Part, decode_frame, mapping, merge_options, text
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import SseFramer
 from ullage.broker.refusals import refusal
@@ -43,7 +43,7 @@ def body(model: str, ask: Ask) -> dict[str, Any]:
     info = model_info(model)
     default = MAX_OUTPUT if info is None or info.max_output is None else info.max_output
     written |= {"stream": True, "max_tokens": default if ask.max_output is None else ask.max_output}
-    return merged(written, ask.options)
+    return merge_options(written, ask.options)
 
 
 def headers(key: Key | None) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ class MessagesReader:
         """Returns the events of a frame."""
         if self._ending.over or not frame.data.strip() or frame.data.strip() == "[DONE]":
             return
-        event = decoded(frame)
+        event = decode_frame(frame)
         handle = self._handlers.get(text(event.get("type")) or frame.event)
         if handle is not None:
             yield from handle(self, event)
@@ -79,18 +79,18 @@ class MessagesReader:
     def end(self) -> Iterator[Event]:
         """Yields the last event if the reason for the end has come; raises StreamBroken if it has not."""
         if self.whole and not self._ending.over:
-            return self._ending.finished(self._word)
+            return self._ending.finish(self._word)
         return self._ending.end()
 
     def _start(self, event: dict[str, Any]) -> Iterator[Event]:
         message = mapping(event.get("message"))
         self._answer = text(message.get("id"))
-        yield from self._used(message.get("usage"))
+        yield from self._merge_usage(message.get("usage"))
 
-    def _used(self, usage: Any) -> Iterator[Event]:
+    def _merge_usage(self, usage: Any) -> Iterator[Event]:
         """Yields the usage so far; each later object replaces only the numbers that it has."""
         self._usage |= {name: value for name, value in mapping(usage).items() if value is not None}
-        yield from self._ending.reported(self._usage)
+        yield from self._ending.read_usage(self._usage)
 
     def _block(self, event: dict[str, Any]) -> Iterator[Event | Progress]:
         block = mapping(event.get("content_block"))
@@ -126,10 +126,10 @@ class MessagesReader:
 
     def _message_delta(self, event: dict[str, Any]) -> Iterator[Event]:
         self._word = text(mapping(event.get("delta")).get("stop_reason")) or self._word
-        yield from self._used(event.get("usage"))
+        yield from self._merge_usage(event.get("usage"))
 
     def _message_stop(self, _: dict[str, Any]) -> Iterator[Event]:
-        yield from self._ending.finished(self._word)
+        yield from self._ending.finish(self._word)
 
     def _error(self, event: dict[str, Any]) -> Iterator[Event]:
         raise refusal(None, event)

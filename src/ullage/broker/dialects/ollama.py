@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.broker.dialect import Dialect
-from ullage.broker.dialects.shared import AnswerState, Part, bearer, decoded, items, mapping, merged, text
+from ullage.broker.dialects.shared import (
+    AnswerState,
+    Part,
+    bearer,
+    decode_frame,
+    items,
+    mapping,
+    merge_options,
+    text,
+)
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import JsonLinesFramer
 from ullage.broker.refusals import refusal
@@ -35,8 +44,8 @@ def body(model: str, ask: Ask) -> dict[str, Any]:
     # Without `num_ctx` the server uses its own window, even if the model has a larger one.
     limits = {"num_predict": ask.max_output, "num_ctx": ask.window}
     set_limits = {name: limit for name, limit in limits.items() if limit is not None}
-    options = merged(set_limits, mapping(ask.options.get("options")))
-    return merged(written, {**ask.options, "options": options or None})
+    options = merge_options(set_limits, mapping(ask.options.get("options")))
+    return merge_options(written, {**ask.options, "options": options or None})
 
 
 class OllamaReader:
@@ -55,7 +64,7 @@ class OllamaReader:
         """Returns the events of a line."""
         if self._ending.over or not frame.data.strip():
             return
-        line = decoded(frame)
+        line = decode_frame(frame)
         if line.get("error"):
             raise refusal(None, line)
         self._begun = self._begun or text(line.get("created_at"))
@@ -67,8 +76,8 @@ class OllamaReader:
         for call in items(message.get("tool_calls")):
             yield from self._call(call)
         if line.get("done") is True:
-            yield from self._ending.reported(line)
-            yield from self._ending.finished(line.get("done_reason"))
+            yield from self._ending.read_usage(line)
+            yield from self._ending.finish(line.get("done_reason"))
 
     def end(self) -> Iterator[Event]:
         """Yields nothing; raises StreamBroken if the answer is not complete."""

@@ -16,11 +16,11 @@ from ullage.broker.dialects.shared import (
     AnswerState,
     Part,
     bearer,
-    broken,
-    decoded,
+    decode_frame,
     items,
+    make_stream_broken,
     mapping,
-    merged,
+    merge_options,
     text,
 )
 from ullage.broker.events import Finished, Reasoning, Text
@@ -68,7 +68,7 @@ def body(model: str, ask: Ask) -> dict[str, Any]:
     written |= {"stream": True, "stream_options": {"include_usage": True}}
     if ask.max_output is not None and not any(name in ask.options for name in LIMITS):
         written[limit_field(model)] = ask.max_output
-    return merged(written, ask.options)
+    return merge_options(written, ask.options)
 
 
 @functools.cache
@@ -100,7 +100,7 @@ class ChatReader:
         if frame.data.strip() == "[DONE]":
             yield from self._finish()
             return
-        chunk = decoded(frame)
+        chunk = decode_frame(frame)
         error = chunk.get("error") or _choice_error(chunk)
         # After the end it is only a note: OpenRouter sends one with the usage
         if error and self._word is None:
@@ -116,12 +116,12 @@ class ChatReader:
         if self._ending.over:
             return
         if self._word is None:
-            raise broken()
+            raise make_stream_broken()
         yield from self._finish()
 
     def _finish(self) -> Iterator[Event]:
         yield from self._complete()
-        yield from self._ending.finished(self._word)
+        yield from self._ending.finish(self._word)
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[Event | Progress]:
         delta = mapping(choice.get("delta") or choice.get("message"))
@@ -188,11 +188,11 @@ class ChatReader:
         timings = mapping(chunk.get("timings"))
         ours = mapping(chunk.get("usage")) or mapping(mapping(chunk.get("x_groq")).get("usage"))
         if ours:
-            yield from self._ending.reported(ours)
+            yield from self._ending.read_usage(ours)
         if timings and self._ending.usage is not None:
-            yield from self._ending.used(_with_cache(self._ending.usage, _timed(timings)))
+            yield from self._ending.set_usage(_with_cache(self._ending.usage, _read_timings(timings)))
         elif timings and self._word is not None:
-            yield from self._ending.used(_timed(timings))
+            yield from self._ending.set_usage(_read_timings(timings))
 
 
 def _content(content: Any) -> Iterator[Event]:
@@ -221,7 +221,7 @@ def _status(error: Any) -> int | None:
     return code if isinstance(code, int) and may_retry(code, None) else None
 
 
-def _timed(timings: dict[str, Any]) -> Usage | None:
+def _read_timings(timings: dict[str, Any]) -> Usage | None:
     """Returns the usage by llama.cpp's timings: the evaluated prompt tokens, and those from its cache."""
     usage = read_usage(
         {

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ullage.broker.dialect import Dialect, Progress
-from ullage.broker.dialects.shared import AnswerState, Part, bearer, decoded, items, mapping, merged, text
+from ullage.broker.dialects.shared import (
+    AnswerState,
+    Part,
+    bearer,
+    decode_frame,
+    items,
+    mapping,
+    merge_options,
+    text,
+)
 from ullage.broker.events import Finished, Reasoning, Text
 from ullage.broker.frames import SseFramer
 from ullage.broker.refusals import refusal
@@ -41,7 +50,7 @@ def body(model: str, ask: Ask) -> dict[str, Any]:
     written |= {"stream": True, "store": False}
     if ask.max_output is not None:
         written["max_output_tokens"] = ask.max_output
-    return merged(written, ask.options)
+    return merge_options(written, ask.options)
 
 
 class ResponsesReader:
@@ -62,7 +71,7 @@ class ResponsesReader:
         """Returns the events of a frame."""
         if self._ending.over or not frame.data.strip() or frame.data.strip() == "[DONE]":
             return
-        event = decoded(frame)
+        event = decode_frame(frame)
         kind = text(event.get("type")) or frame.event
         handle = self._handlers.get(kind)
         if handle is not None:
@@ -74,7 +83,7 @@ class ResponsesReader:
         """Yields nothing; raises StreamBroken if the answer is not complete."""
         return self._ending.end()
 
-    def _created(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _read_id(self, event: dict[str, Any]) -> Iterator[Event]:
         self._answer = text(mapping(event.get("response")).get("id"))
         yield from ()
 
@@ -122,15 +131,15 @@ class ResponsesReader:
         response = mapping(event.get("response"))
         for index, item in enumerate(items(response.get("output"))):
             yield from self._call(item, str(index))
-        yield from self._ending.reported(response.get("usage"))
+        yield from self._ending.read_usage(response.get("usage"))
         details = mapping(response.get("incomplete_details"))
         incomplete = event.get("type") == "response.incomplete"
         word = (text(details.get("reason")) or "incomplete") if incomplete else "completed"
-        yield from self._ending.finished(word)
+        yield from self._ending.finish(word)
 
-    def _failed(self, event: dict[str, Any]) -> Iterator[Event]:
+    def _raise_failure(self, event: dict[str, Any]) -> Iterator[Event]:
         response = mapping(event.get("response"))
-        yield from self._ending.reported(response.get("usage"))
+        yield from self._ending.read_usage(response.get("usage"))
         error = response.get("error") or event.get("error")
         if not error:
             error = {name: event[name] for name in ("code", "message") if text(event.get(name))}
@@ -141,7 +150,7 @@ class ResponsesReader:
     _handlers: ClassVar[
         Mapping[str, Callable[[ResponsesReader, dict[str, Any]], Iterator[Event | Progress]]]
     ] = {
-        "response.created": _created,
+        "response.created": _read_id,
         "response.output_text.delta": _text,
         "response.refusal.delta": _refusal,
         "response.reasoning_summary_part.added": _summary,
@@ -153,9 +162,9 @@ class ResponsesReader:
         "response.output_item.done": _item,
         "response.completed": _end,
         "response.incomplete": _end,
-        "response.failed": _failed,
-        "response.cancelled": _failed,
-        "error": _failed,
+        "response.failed": _raise_failure,
+        "response.cancelled": _raise_failure,
+        "error": _raise_failure,
     }
 
 

@@ -40,7 +40,7 @@ def bearer(key: Key | None) -> Mapping[str, str]:
     return JSON if key is None else {**JSON, "authorization": f"Bearer {key.reveal()}"}
 
 
-def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def merge_options(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a body with the caller's options added; an option that is None removes the member."""
     return {name: value for name, value in {**body, **options}.items() if value is not None}
 
@@ -48,19 +48,19 @@ def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
 # Answers
 
 
-def decoded(frame: Frame) -> dict[str, Any]:
+def decode_frame(frame: Frame) -> dict[str, Any]:
     """Returns the object in a frame; raises StreamBroken, which quotes the start, if it has no object."""
     value = load(frame.data)
     if isinstance(value, dict):
         return value
     raise StreamBroken(
-        f"the answer has a part that is not a JSON object: {quoted(frame.data)}. Check that the address is "
-        "that of the API.",
+        f"the answer has a part that is not a JSON object: {quote_start(frame.data)}. Check that the address "
+        "is that of the API.",
         may_retry=True,
     )
 
 
-def quoted(text: str) -> str:
+def quote_start(text: str) -> str:
     """Returns the beginning of a text, as an error may show it."""
     return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
 
@@ -86,7 +86,7 @@ def usage_of(usage: Any, api: ApiName) -> Usage | None:
     return None if counts is None else usage_from(counts, usage.get("cost"))
 
 
-def broken(what: str = "the answer") -> StreamBroken:
+def make_stream_broken(what: str = "the answer") -> StreamBroken:
     """Returns the error for a stream that ended too early."""
     return StreamBroken(f"{what} broke off: the connection or the server failed. Ask again.", may_retry=True)
 
@@ -136,11 +136,11 @@ class Part:
         """Returns the call; if it came without an id, the id is made from its content."""
         arguments = "".join(self.arguments)
         arguments = arguments if arguments.strip() else "{}"
-        identity = self.id or made_id(answer, str(number), self.name, arguments)
+        identity = self.id or make_id(answer, str(number), self.name, arguments)
         return ToolCall(identity, self.name, arguments)
 
 
-def made_id(*of: str) -> str:
+def make_id(*of: str) -> str:
     """Returns an id for a call without one: the same for the same stream, another for any other call."""
     digest = hashlib.sha256("\0".join(of).encode("utf-8", "surrogatepass")).digest()
     return "call_" + b32encode(digest[:15]).decode().lower()
@@ -167,17 +167,17 @@ class AnswerState:
         self.calls += 1
         return made
 
-    def used(self, usage: Usage | None) -> Iterator[Event]:
+    def set_usage(self, usage: Usage | None) -> Iterator[Event]:
         """Yields the event for a usage, if it is new."""
         if usage is not None and usage != self.usage:
             self.usage = usage
             yield Used(usage)
 
-    def reported(self, usage: Any) -> Iterator[Event]:
+    def read_usage(self, usage: Any) -> Iterator[Event]:
         """Yields the event for a usage object of the API."""
-        yield from self.used(usage_of(usage, self.api))
+        yield from self.set_usage(usage_of(usage, self.api))
 
-    def finished(self, word: Any) -> Iterator[Event]:
+    def finish(self, word: Any) -> Iterator[Event]:
         """Yields the last event; `word` is the provider's name for the reason of the end."""
         self.over = True
         ended = self.reasons.get(text(word)) or Finished("other", text(word)[:QUOTED])
@@ -190,5 +190,5 @@ class AnswerState:
     def end(self) -> Iterator[Event]:
         """Yields nothing after the last event; raises StreamBroken if that has not come."""
         if not self.over:
-            raise broken()
+            raise make_stream_broken()
         yield from ()

@@ -81,7 +81,7 @@ def error_of(error: Any) -> Exception:
     )
 
 
-def refused(error: Exception) -> Exception:
+def make_refusal(error: Exception) -> Exception:
     """Returns the typed error for one that the runtime raised."""
     if isinstance(error, LocalModelError):
         return error

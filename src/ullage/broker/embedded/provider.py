@@ -37,7 +37,7 @@ class EmbeddedProvider:
 
     def __init__(self, path: str | Path | None = None, *, window: int = 2048, threads: int = 1) -> None:
         runtime.check_installed()
-        self.path = weights.needed(path)
+        self.path = weights.require_file(path)
         model = weights.SMOLLM2.model if path is None else Path(path).stem.lower()
         self.target = Target(model=model, api="openai.chat", endpoint="embedded:")
         # SmolLM2 works in any window up to the one it was trained with; another model may not.
@@ -132,7 +132,7 @@ class EmbeddedProvider:
             if self._runtime is not None and not channel.closed:
                 self._runtime.chat(body, channel.put)
         except (LocalModelError, RuntimeError, ValueError, TypeError) as error:
-            channel.put(chunks.refused(error))
+            channel.put(chunks.make_refusal(error))
         finally:
             channel.end()
 

