@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ullage import store
 from ullage.cost.book import Account, Cap, Reservation
 from ullage.errors import StoreError
-from ullage.store.unbooked import SUFFIX, Unbooked, forget_aside, put_aside, taken_up
+from ullage.store.unbooked import SUFFIX, Unbooked, forget_aside, put_aside, read_aside
 from ullage.usage import LedgerEntry
 
 DAY = "2026-11-16"
@@ -33,9 +33,9 @@ endings = st.builds(Unbooked, any_text, st.builds(Account, *[any_text] * 5), st.
 def test_what_is_put_aside_comes_back_as_it_was(left: list[Unbooked], holder: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "ullage.db")
-        assert taken_up(file, holder) == ()
+        assert read_aside(file, holder) == ()
         assert put_aside(file, holder, left)
-        assert taken_up(file, holder) == left
+        assert read_aside(file, holder) == left
         (made,) = Path(folder).iterdir()
         assert made.stat().st_mode & 0o777 == 0o600
         forget_aside(file, holder)

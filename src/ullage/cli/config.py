@@ -222,9 +222,9 @@ def _loaded(options: Namespace) -> Settings:
     from ullage import store
     from ullage.config import load
     from ullage.session.trust import load_trusted
-    from ullage.store import located
+    from ullage.store import locate_file
 
-    kept = located(options.store)
+    kept = locate_file(options.store)
     if kept is not None and not kept.exists():
         return load(options.config, environ=os.environ, cwd=Path.cwd())
     with store.open(options.store) as open_store:

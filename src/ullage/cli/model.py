@@ -98,9 +98,9 @@ def _list(options: Namespace) -> int:
     from ullage.cli.model_rows import find_answering, list_models, row_text
     from ullage.config import load
     from ullage.session.trust import load_trusted
-    from ullage.store import located
+    from ullage.store import locate_file
 
-    path = located(options.store)
+    path = locate_file(options.store)
     if path is not None and not path.exists():  # the list makes no store, and without one nothing is chosen
         settings = load(options.config, environ=os.environ, cwd=Path.cwd())
         answering = find_answering(settings, None)

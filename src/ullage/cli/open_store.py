@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ullage import store
 from ullage.cli.complaint import complain
-from ullage.store import located
+from ullage.store import locate_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ MISSING = 1
 @contextmanager
 def open_store(url: str | None, *, make: bool = False) -> Iterator[Store | None]:
     """Opens the store; if it is missing and `make` is False, prints a message and yields None."""
-    path = located(url)
+    path = locate_file(url)
     if path is not None and not path.exists() and not make:
         complain(f"nothing is saved yet: the store {path} does not exist")
         yield None

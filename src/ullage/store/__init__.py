@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ullage.store.keys import KeyStore
     from ullage.tokens.calibration import Shelf
 
-__all__ = ["Session", "Store", "located", "open"]
+__all__ = ["Session", "Store", "locate_file", "open"]
 
 _FORMS = (
     "a path, sqlite:///path (the path begins after the third slash), sqlite://:memory: "
@@ -134,7 +134,7 @@ def open(url: str | Path | None = None) -> Store:  # noqa: A001 - it reads as `s
     """
     if isinstance(url, str) and (open_server := _server_of(url)):
         return Store(open_server(url))
-    return Store(SqliteDatabase(located(url)))
+    return Store(SqliteDatabase(locate_file(url)))
 
 
 def _open_postgres(url: str) -> Database:
@@ -156,7 +156,7 @@ def _server_of(url: str) -> Callable[[str], Database] | None:
     return None if scheme is None else _SERVERS.get(scheme[0].lower())
 
 
-def located(url: str | Path | None) -> Path | None:
+def locate_file(url: str | Path | None) -> Path | None:
     """Returns the file that a URL names, or None for a store in memory or on a server."""
     if url is None:
         require("client", "platformdirs")

@@ -13,7 +13,7 @@ from ullage.errors import NotBooked, StoreError, StoreLost
 from ullage.patience import GRACE, limit_waiting
 from ullage.store.book_sums import KEYS, NOTHING, SUMS, BookSums, ScopeTotals, read_entry
 from ullage.store.connection import BOOK
-from ullage.store.unbooked import Unbooked, forget_aside, put_aside, taken_up
+from ullage.store.unbooked import Unbooked, forget_aside, put_aside, read_aside
 from ullage.store.values import TooLarge, column, fitting, picodollars, text_of
 from ullage.usage import sum_entries
 
@@ -62,7 +62,7 @@ class StoredBook:
         asked = ScopeTotals(held=amount, tokens_held=tokens)
         own = scopes_of(reservation.account)
         sums.load((*own, *map(check_cap, caps)))
-        refusal = _exceeded_cap(sums, caps, asked)
+        refusal = _find_exceeded_cap(sums, caps, asked)
         if refusal is None:
             _hold(sums.connection, reservation, asked, self._database.locks.holder)
             _count_requests(sums, caps)
@@ -81,7 +81,7 @@ class StoredBook:
         If the file cannot be written, this raises NotBooked. The next change of the book then writes the
         usage too.
         """
-        ending = _settled(Settling(reservation, entry, tokens))
+        ending = _make_ending(Settling(reservation, entry, tokens))
         try:
             return self._end(ending)
         except TooLarge:
@@ -133,7 +133,7 @@ class StoredBook:
                 return [
                     self._reserve(sums, *each)
                     if isinstance(each, Reserving)
-                    else _end_reservation(sums, _settled(each))
+                    else _end_reservation(sums, _make_ending(each))
                     for each in changes
                 ]
         except StoreLost as lost:
@@ -157,7 +157,7 @@ class StoredBook:
         self._catch_up()
         place = (check_scope(scope), name)
         with self._database.reading() as connection:
-            return BookSums(connection).total(place).used(unit)
+            return BookSums(connection).total(place).convert_sums(unit)
 
     def entries(
         self,
@@ -216,7 +216,7 @@ class StoredBook:
             for each in overdue:
                 _end_reservation(sums, each)
             for holder in gone:
-                for each in taken_up(self._database.path, holder):
+                for each in read_aside(self._database.path, holder):
                     _end_reservation(sums, each)
             _free_reservations(sums, gone)
             self._database.locks.forget_holders(connection, gone)
@@ -243,13 +243,13 @@ def _scopes_changed(change: BookChange) -> Iterator[Scope]:
         yield from ((check_scope(cap.scope), cap.name) for cap in change.caps)
 
 
-def _exceeded_cap(sums: BookSums, caps: Sequence[Cap], asked: ScopeTotals) -> Refusal | None:
+def _find_exceeded_cap(sums: BookSums, caps: Sequence[Cap], asked: ScopeTotals) -> Refusal | None:
     """Returns the first cap that the call could exceed; a call that uses nothing of a unit exceeds no cap."""
     more = {"dollars": asked.held, "tokens": asked.tokens_held, "requests": 1}
     for cap in caps:
         totals = sums.total((cap.scope, cap.name))
         if more[cap.unit] and totals.with_more(more[cap.unit], cap.unit) > cap.limit:
-            return Refusal(cap, *totals.used(cap.unit))
+            return Refusal(cap, *totals.convert_sums(cap.unit))
     return None
 
 
@@ -283,7 +283,7 @@ def _scopes_held(session: Any, day: Any, project: Any, key: Any) -> tuple[Scope,
     return scopes_of(Account(model="", category="", **{name: text_of(each) for name, each in names.items()}))
 
 
-def _settled(settling: Settling) -> Unbooked:
+def _make_ending(settling: Settling) -> Unbooked:
     """Returns the end of a reservation with the usage of its call."""
     reservation, entry, tokens = settling
     fitting(picodollars(entry.cost or _ZERO), "the cost")

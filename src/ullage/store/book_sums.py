@@ -55,15 +55,15 @@ class ScopeTotals(NamedTuple):
         fitting(max(sums), "a sum of this scope")
         return sums
 
-    def used(self, unit: CapUnit) -> tuple[Decimal, Decimal]:
+    def convert_sums(self, unit: CapUnit) -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a unit."""
         spent, held = self._sums(unit)
-        return _shown(spent, unit), _shown(held, unit)
+        return _convert_number(spent, unit), _convert_number(held, unit)
 
     def with_more(self, more: int, unit: CapUnit) -> Decimal:
         """Returns the sums spent and reserved in a unit, and `more`, as one."""
         spent, held = self._sums(unit)
-        return _shown(spent + held + more, unit)
+        return _convert_number(spent + held + more, unit)
 
     def _sums(self, unit: CapUnit) -> tuple[int, int]:
         if unit == "dollars":
@@ -71,7 +71,7 @@ class ScopeTotals(NamedTuple):
         return (self.tokens_spent, self.tokens_held) if unit == "tokens" else (self.requests, 0)
 
 
-def _shown(number: int, unit: CapUnit) -> Decimal:
+def _convert_number(number: int, unit: CapUnit) -> Decimal:
     return dollars(number) if unit == "dollars" else Decimal(number)
 
 

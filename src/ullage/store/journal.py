@@ -11,7 +11,7 @@ from ullage.errors import Conflict, StoreError, StoreLost
 from ullage.fitting.pieces import letters_of
 from ullage.store import folds, pieces, sessions
 from ullage.store.connection import PIECES, retry_lost, session_lock
-from ullage.store.values import LARGEST, Damaged, column, seal, text_of, written
+from ullage.store.values import LARGEST, Damaged, column, encode_value, seal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class StoredJournal:
 
     def append(self, session: str, number: int, *events: JournalEvent) -> None:
         """Stores the events if `number` is the session's next number, else raises Conflict."""
-        rows = [(column(event.kind), written(dict(event.data))) for event in events]
+        rows = [(column(event.kind), encode_value(dict(event.data))) for event in events]
         try:
             self._append(session, number, rows)
         except StoreLost as lost:
@@ -78,7 +78,7 @@ class StoredJournal:
     def keep(self, session: str, texts: Iterable[str], events: Sequence[int | None] = ()) -> None:
         """Stores texts by their full hash; writes nothing if the session has them all."""
         given = list(texts)
-        hashed = pieces.hashed(given)
+        hashed = pieces.hash_texts(given)
         with self._database.reading() as connection:
             missing = pieces.missing(connection, session, hashed)
         if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ullage.store.values import read, written
+from ullage.store.values import encode_value, read
 
 if TYPE_CHECKING:
     from ullage.store.connection import Connection
@@ -21,4 +21,4 @@ def add_header_rules(connection: Connection) -> None:
     """Lets each key go on without new restrictions: no largest limit, and every field of the policy."""
     for identity, rules in connection.execute("SELECT id, rules FROM keys").fetchall():
         changed = {**read(rules), "largest_limit": None, "policy_fields": [*FIELDS]}
-        connection.execute("UPDATE keys SET rules = ? WHERE id = ?", (written(changed), identity))
+        connection.execute("UPDATE keys SET rules = ? WHERE id = ?", (encode_value(changed), identity))

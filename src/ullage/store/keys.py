@@ -21,7 +21,7 @@ from ullage.cost.keys import EVERY_MODEL, NO_LIMITS, POLICY_FIELDS, GatewayKey, 
 from ullage.errors import ConfigurationError, KeyRefused
 from ullage.intake import checked_text, whole_number
 from ullage.store.connection import KEYS
-from ullage.store.values import LARGEST, column, fitting, picodollars, read, text_of, written
+from ullage.store.values import LARGEST, column, encode_value, fitting, picodollars, read, text_of
 from ullage.usage import dollars as read_dollars
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class KeyStore:
         if named is None:
             raise KeyRefused("unknown")
         digest = _hash(secret)
-        key = self._cached(digest)
+        key = self._find_cached(digest)
         if key is None:
             with self._database.reading() as connection:
                 key = self._look_up(connection, named[1], digest)
@@ -103,7 +103,7 @@ class KeyStore:
             return key
         return replace(key, expires=until if key.expires is None else min(until, key.expires))
 
-    def _cached(self, digest: bytes) -> GatewayKey | None:
+    def _find_cached(self, digest: bytes) -> GatewayKey | None:
         with self._lock:
             at, key = self._found.get(digest, (float("-inf"), None))
         return key if time.monotonic() - at < CACHED else None
@@ -139,14 +139,14 @@ class KeyStore:
         """Makes a key and its secret. Raises ConfigurationError if another valid key has the name."""
         key = GatewayKey(
             id="".join(secrets.choice(_LETTERS) for _ in range(8)),
-            name=_checked_name(name),
+            name=_check_name(name),
             created=self._clock(),
-            models=_checked_models(models),
-            dollars=Limits(*(_checked_dollars(limit) for limit in dollars)),
-            tokens=Limits(*(_checked_number(limit, "a cap in tokens") for limit in tokens)),
-            requests_a_minute=_checked_number(requests_a_minute, "requests_a_minute"),
-            largest_limit=_checked_limit(largest_limit),
-            policy_fields=_checked_fields(policy_fields),
+            models=_check_models(models),
+            dollars=Limits(*(_check_dollars(limit) for limit in dollars)),
+            tokens=Limits(*(_check_number(limit, "a cap in tokens") for limit in tokens)),
+            requests_a_minute=_check_number(requests_a_minute, "requests_a_minute"),
+            largest_limit=_check_limit(largest_limit),
+            policy_fields=_check_fields(policy_fields),
             may_recall=may_recall,
             is_admin=is_admin,
             expires=expires,
@@ -158,7 +158,7 @@ class KeyStore:
                 )
             connection.execute(
                 "INSERT INTO keys (id, name, rules, created, expires) VALUES (?, ?, ?, ?, ?)",
-                (key.id, column(key.name), written(_rules(key)), key.created, key.expires),
+                (key.id, column(key.name), encode_value(_rules(key)), key.created, key.expires),
             )
             secret = self._add_secret(connection, key)
         self._forget_cached()
@@ -172,7 +172,7 @@ class KeyStore:
     def revoke(self, key: str) -> GatewayKey:
         """Revokes a key, by its id or name: at once here, and within a second in other processes."""
         with self._database.writing(KEYS) as connection:
-            found = self._named(connection, key)
+            found = self._find_key(connection, key)
             now = self._clock()
             connection.execute("UPDATE keys SET revoked = ? WHERE id = ?", (now, found.id))
         self._forget_cached()
@@ -184,7 +184,7 @@ class KeyStore:
         The key keeps its id, so its caps and its costs go on.
         """
         with self._database.writing(KEYS) as connection:
-            found = self._named(connection, key)
+            found = self._find_key(connection, key)
             until = self._clock() + grace
             connection.execute(
                 "DELETE FROM key_secrets WHERE key = ? AND until < ?", (found.id, self._clock())
@@ -205,7 +205,7 @@ class KeyStore:
     def _all(self, connection: Connection) -> list[GatewayKey]:
         return [_key(row) for row in connection.execute(f"{_ROW} ORDER BY created, id").fetchall()]
 
-    def _named(self, connection: Connection, name: str) -> GatewayKey:
+    def _find_key(self, connection: Connection, name: str) -> GatewayKey:
         """Returns the valid key with this id or name."""
         for key in self._all(connection):
             if name in {key.id, key.name} and self._is_valid(key):
@@ -254,14 +254,14 @@ def _key(row: Sequence[Any]) -> GatewayKey:
     )
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
     checked = checked_text(name, "the name of a key").strip()
     if not checked or len(checked) > 100 or not checked.isprintable():
         raise ConfigurationError("the name of a key must have 1 to 100 characters that can be printed")
     return checked
 
 
-def _checked_models(models: Sequence[str]) -> tuple[str, ...]:
+def _check_models(models: Sequence[str]) -> tuple[str, ...]:
     patterns = tuple(checked_text(pattern, "a pattern of model names").strip() for pattern in models)
     if not patterns or not all(patterns):
         raise ConfigurationError(
@@ -270,13 +270,13 @@ def _checked_models(models: Sequence[str]) -> tuple[str, ...]:
     return patterns
 
 
-def _checked_limit(limit: int | None) -> int | None:
+def _check_limit(limit: int | None) -> int | None:
     if limit == 0:
         raise ConfigurationError("the largest limit must be at least 1 token")
-    return _checked_number(limit, "the largest limit")
+    return _check_number(limit, "the largest limit")
 
 
-def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
+def _check_fields(fields: Sequence[str]) -> tuple[str, ...]:
     for field in fields:
         if field not in POLICY_FIELDS:
             raise ConfigurationError(
@@ -285,7 +285,7 @@ def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(field for field in POLICY_FIELDS if field in fields)
 
 
-def _checked_dollars(limit: Decimal | None) -> Decimal | None:
+def _check_dollars(limit: Decimal | None) -> Decimal | None:
     if limit is None:
         return None
     amount = read_dollars(limit, "a cap in dollars")
@@ -293,7 +293,7 @@ def _checked_dollars(limit: Decimal | None) -> Decimal | None:
     return amount
 
 
-def _checked_number(limit: int | None, what: str) -> int | None:
+def _check_number(limit: int | None, what: str) -> int | None:
     if limit is None:
         return None
     whole_number(limit, what)

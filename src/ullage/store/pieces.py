@@ -33,7 +33,7 @@ _OWN = "sessions.name = :name"
 _FIRST = "kept.id = (SELECT min(id) FROM kept WHERE piece = pieces.id)"  # the first session that kept it
 
 
-def hashed(texts: Iterable[str]) -> Mapping[str, str]:
+def hash_texts(texts: Iterable[str]) -> Mapping[str, str]:
     """Returns the texts by their hash, in order."""
     return {letters_of(text): text for text in texts}
 

@@ -76,7 +76,7 @@ def find(connection: Connection, session: str) -> SessionRow | None:
     found = connection.execute(f"{_COLUMNS} FROM sessions WHERE name = ?", (name,)).fetchone()
     if found is None:
         # A session that is missing only from a damaged index must not be created a second time.
-        if connection.execute(f"SELECT 1 {_unindexed(connection)} WHERE name = ?", (name,)).fetchone():
+        if connection.execute(f"SELECT 1 {_write_from(connection)} WHERE name = ?", (name,)).fetchone():
             raise Damaged(f"the index of sessions has lost session {session!r}", session)
         return None
     row = SessionRow(found[0], name, *found[2:6])
@@ -85,7 +85,7 @@ def find(connection: Connection, session: str) -> SessionRow | None:
     return row
 
 
-def _unindexed(connection: Connection) -> str:
+def _write_from(connection: Connection) -> str:
     return f"FROM sessions{connection.dialect.unindexed}"
 
 
@@ -166,13 +166,13 @@ def latest(database: Database, most: int) -> Sequence[Session]:
     with database.reading() as connection:
         # Without an index, because a damaged index would silently hide a session.
         rows = connection.execute(
-            f"{_COLUMNS} {_unindexed(connection)} WHERE length > 0 ORDER BY updated DESC, id DESC LIMIT ?",
+            f"{_COLUMNS} {_write_from(connection)} WHERE length > 0 ORDER BY updated DESC, id DESC LIMIT ?",
             (max(0, min(most, 2**31)),),
         ).fetchall()
-        return tuple([_listed(connection, SessionRow(*row[:6]), row[6]) for row in rows])
+        return tuple([_read_session(connection, SessionRow(*row[:6]), row[6]) for row in rows])
 
 
-def _listed(connection: Connection, row: SessionRow, checksum: bytes) -> Session:
+def _read_session(connection: Connection, row: SessionRow, checksum: bytes) -> Session:
     try:
         whole = row.checksum() == checksum
         first = list(salvage(row.name, event_rows(connection, row.key, _TITLE_EVENTS)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.store.connection import CALIBRATION, PREFERENCES
-from ullage.store.values import column, read, text_of, written
+from ullage.store.values import column, encode_value, read, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class StoredShelf:
             connection.execute(
                 "INSERT INTO calibration (endpoint, model, api, learned) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (endpoint, model, api) DO UPDATE SET learned = excluded.learned",
-                (*_key(target), written(value)),
+                (*_key(target), encode_value(value)),
             )
         return value
 
@@ -63,7 +63,7 @@ class PreferenceStore:
 
     def set(self, name: str, value: Any) -> None:
         """Stores a JSON value under the name."""
-        row = (column(name), written(value))
+        row = (column(name), encode_value(value))
         with self._database.writing(PREFERENCES) as connection:
             connection.execute(
                 "INSERT INTO preferences (name, value) VALUES (?, ?) "

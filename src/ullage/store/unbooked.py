@@ -55,7 +55,7 @@ def put_aside(store: Path | None, holder: int, endings: Sequence[Unbooked]) -> b
     return True
 
 
-def taken_up(store: Path | None, holder: int) -> Sequence[Unbooked]:
+def read_aside(store: Path | None, holder: int) -> Sequence[Unbooked]:
     """Returns the ended reservations of a process that is gone; empty if it closed the store properly."""
     if store is None:
         return ()
@@ -87,7 +87,7 @@ def _plain(ending: Unbooked) -> dict[str, object]:
     if entry is not None and entry["cost"] is not None:
         entry["cost"] = str(entry["cost"])
     # Names may contain lone surrogates, which UTF-8 cannot encode.
-    names = [_escaped(name) for name in (ending.id, *ending.account)]
+    names = [_escape_text(name) for name in (ending.id, *ending.account)]
     return {"names": names, "entry": entry, "tokens": ending.tokens}
 
 
@@ -101,5 +101,5 @@ def _read(plain: dict[str, object]) -> Unbooked:
     return Unbooked(name, Account(*account), None if entry is None else LedgerEntry(**entry), tokens)
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text.encode("unicode_escape").decode()

@@ -56,7 +56,7 @@ def text_of(value: Column) -> str:
         raise Unreadable(str(error)) from error
 
 
-def written(value: Any) -> Column:
+def encode_value(value: Any) -> Column:
     """Returns a JSON value for a column: text by orjson, or bytes by the slower standard encoder.
 
     orjson refuses lone surrogates, integers over 64 bits and floats that are not numbers. The type of the
@@ -65,12 +65,12 @@ def written(value: Any) -> Column:
     try:
         text = orjson.dumps(value, option=_AS_GIVEN)
     except TypeError:  # also its JSONEncodeError
-        return _written_by_json(value)
+        return _encode_by_json(value)
     # orjson silently writes NaN and infinity as null.
-    return _written_by_json(value) if b"null" in text and orjson.loads(text) != value else text.decode()
+    return _encode_by_json(value) if b"null" in text and orjson.loads(text) != value else text.decode()
 
 
-def _written_by_json(value: Any) -> RawText:
+def _encode_by_json(value: Any) -> RawText:
     text = json.dumps(value, separators=(",", ":"))
     if _has_other_keys(value):
         raise TypeError("the keys of an object must be strings, or they cannot be read back unchanged")
@@ -110,7 +110,7 @@ def remedy(session: str | None) -> str:
 
 
 def read(value: Column) -> Any:
-    """Returns the value that `written` has encoded; a tuple becomes a list."""
+    """Returns the value that `encode_value` has encoded; a tuple becomes a list."""
     try:
         return orjson.loads(value) if isinstance(value, str) else json.loads(value)
     except (ValueError, TypeError, RecursionError) as error:

@@ -56,13 +56,13 @@ class SessionWords:
 
     def holding(self, stem: str) -> Sequence[Posting]:
         """Returns the passages that have the stem."""
-        return self._found("{} = :term", self._queries.stored(stem))
+        return self._find_postings("{} = :term", self._queries.stored(stem))
 
     def beginning(self, letters: str) -> Sequence[Posting]:
         """Returns the passages with a stem that begins with these letters, each passage once."""
-        return self._found("{0} >= :term AND {0} < :end", letters)
+        return self._find_postings("{0} >= :term AND {0} < :end", letters)
 
-    def _found(self, condition: str, term: str) -> Sequence[Posting]:
+    def _find_postings(self, condition: str, term: str) -> Sequence[Posting]:
         where = condition.format(self._queries.stem)
         query = self._queries.holding.format(term=where, whose=_WHOSE[self._session is None])
         values = {"term": term, "end": term + _LAST, "session": self._session, "places": SESSION_PLACES}

@@ -105,7 +105,7 @@ class PostgresDatabase:
             yield outer
             return
         with self._borrowed() as borrowed:
-            connection = self._begun(borrowed, begin)
+            connection = self._begin_or_reconnect(borrowed, begin)
             self._local.connection, self._local.locks = connection, {*locks}
             try:
                 with store_errors(self.name, connection):
@@ -128,7 +128,7 @@ class PostgresDatabase:
                     connection.execute(self._lock_statement(lock))
                 self._local.locks.add(lock)
 
-    def _begun(self, connection: PostgresConnection, begin: str) -> PostgresConnection:
+    def _begin_or_reconnect(self, connection: PostgresConnection, begin: str) -> PostgresConnection:
         """Begins a transaction; on a new connection if the server has ended this one since its last use."""
         try:
             self._begin(connection, begin)

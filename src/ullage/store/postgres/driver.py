@@ -89,7 +89,7 @@ class PostgresConnection:
 
     def execute(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = (), /) -> Cursor:
         """Runs a statement."""
-        return self.raw.execute(_converted(statement), values or None)
+        return self.raw.execute(_convert_placeholders(statement), values or None)
 
     @property
     def is_lost(self) -> bool:
@@ -107,7 +107,7 @@ class PostgresConnection:
 
 
 @functools.lru_cache(512)
-def _converted(statement: str) -> bytes:
+def _convert_placeholders(statement: str) -> bytes:
     """Returns a statement with psycopg's placeholders instead of `?` and `:name`."""
     return _NAMED.sub(r"%(\1)s", statement.replace("?", "%s")).encode()
 
@@ -126,15 +126,15 @@ def store_errors(
     except psycopg.errors.LockNotAvailable as error:
         if current_limit().is_retried:
             raise Busy from error
-        raise _explained(name, error) from error
+        raise _explain_error(name, error) from error
     except psycopg.Error as error:
         if connection is not None and connection.is_lost:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise StoreLost(name, reason, is_unknown=is_commit) from error
-        raise _explained(name, error) from error
+        raise _explain_error(name, error) from error
 
 
-def _explained(name: str, error: psycopg.Error) -> StoreError:
+def _explain_error(name: str, error: psycopg.Error) -> StoreError:
     code = error.sqlstate or ""
     detail = " ".join(str(error).split())
     if code:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ullage.errors import StoreError
 from ullage.patience import PATIENCE, Busy, current_limit
-from ullage.store.sqlite.driver import SqliteConnection, is_busy, store_errors, waited
+from ullage.store.sqlite.driver import SqliteConnection, is_busy, retry_while_busy, store_errors
 from ullage.store.sqlite.file import check_length, ready
 from ullage.store.sqlite.locks import StoreLocks, forget_all
 from ullage.store.sqlite.migrations import migrate, recognise
@@ -201,7 +201,7 @@ class SqliteDatabase:
             if self._connection is None:
                 self._connection = self._connect()
             self._check_place()
-            waited(lambda: self._connection and self._connection.execute("VACUUM"), PATIENCE)
+            retry_while_busy(lambda: self._connection and self._connection.execute("VACUUM"), PATIENCE)
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._length, self._log = 0, None
 
@@ -224,11 +224,11 @@ class SqliteDatabase:
             connection = connect(timeout=0, isolation_level=None, check_same_thread=False)
         try:
             with store_errors(self.name):
-                waited(lambda: recognise(connection, self.name), PATIENCE)
+                retry_while_busy(lambda: recognise(connection, self.name), PATIENCE)
                 for setting in _SETTINGS:
                     connection.execute(setting)
-                waited(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), PATIENCE)
-                if waited(lambda: migrate(connection, self.name), PATIENCE):
+                retry_while_busy(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), PATIENCE)
+                if retry_while_busy(lambda: migrate(connection, self.name), PATIENCE):
                     _give_back_room(connection)
             self.locks.open()
         except BaseException:
@@ -301,7 +301,7 @@ def _wait(begin: Callable[[], object]) -> None:
     """
     limit = current_limit()
     try:
-        waited(begin, limit.seconds)
+        retry_while_busy(begin, limit.seconds)
     except sqlite3.OperationalError as error:
         if limit.is_retried and is_busy(error):
             raise Busy from error

@@ -75,7 +75,7 @@ def _code_of(error: Exception) -> str:
     return getattr(error, "sqlite_errorname", None) or ""
 
 
-def waited(step: Callable[[], T], seconds: float) -> T:
+def retry_while_busy(step: Callable[[], T], seconds: float) -> T:
     """Repeats a step for up to `seconds` if another process blocks it; SQLite itself does not wait."""
     end = time.monotonic() + seconds
     while True:

@@ -75,10 +75,10 @@ def _check_file(path: Path) -> None:
                 "`sqlite3 FILE .recover` reads the undamaged rows"
             )
 
-    _retried(check)
+    _retry(check)
 
 
-def _retried(look: Callable[[], T]) -> T:
+def _retry(look: Callable[[], T]) -> T:
     for _ in range(2):
         with contextlib.suppress(StoreError):
             return look()
@@ -92,7 +92,7 @@ def check_length(path: Path, length: int) -> None:
     A file that another process has shrunk has as many pages as its first page says.
     """
     try:
-        whole = 0 < _retried(lambda: _peek(path, "immutable=1")) <= length
+        whole = 0 < _retry(lambda: _peek(path, "immutable=1")) <= length
     except StoreError:
         whole = False
     if not whole:
