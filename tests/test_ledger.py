@@ -24,7 +24,7 @@ from ullage.cost import (
     prices_of,
     worst_case,
 )
-from ullage.cost.report import GROUPS, as_csv, as_json, as_table, report, shown_cost
+from ullage.cost.report import GROUPS, as_csv, as_json, as_table, describe_cost, report
 from ullage.errors import BudgetExceeded, ConfigurationError
 from ullage.usage import LedgerEntry, Usage, add_entries, read_usage, sum_entries
 
@@ -516,7 +516,7 @@ def test_the_lines_of_a_report_sum_to_its_total_however_they_are_made(
     ],
 )
 def test_a_cost_is_shown_with_what_is_not_known_of_it(entry: LedgerEntry, shown: str) -> None:
-    assert shown_cost(entry) == shown
+    assert describe_cost(entry) == shown
 
 
 def test_a_table_has_columns_that_line_up() -> None:

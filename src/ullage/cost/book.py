@@ -207,7 +207,7 @@ class MemoryBook:
         with self._lock:
             for cap in caps:
                 asked = _worst(reservation, cap.unit)
-                spent, held = self._used(cap.scope, cap.name, cap.unit)
+                spent, held = self._sum_scope(cap.scope, cap.name, cap.unit)
                 if asked and _sum(spent, held, asked) > cap.limit:
                     return Refusal(cap, spent, held)
             for cap in caps:
@@ -246,7 +246,7 @@ class MemoryBook:
     def used(self, scope: str, name: str, unit: CapUnit = "dollars") -> tuple[Decimal, Decimal]:
         """Returns the sums spent and reserved in a scope."""
         with self._lock:
-            return self._used(scope, name, unit)
+            return self._sum_scope(scope, name, unit)
 
     def entries(
         self,
@@ -273,7 +273,7 @@ class MemoryBook:
     def _add(self, scope: str, name: str, unit: CapUnit, more: Decimal | None) -> None:
         self._spent[scope, name, unit] = _sum(self._spent[scope, name, unit], more)
 
-    def _used(self, scope: str, name: str, unit: CapUnit) -> tuple[Decimal, Decimal]:
+    def _sum_scope(self, scope: str, name: str, unit: CapUnit) -> tuple[Decimal, Decimal]:
         check_scope(scope)
         held = (
             _worst(each, unit) for each in self._held.values() if (scope, name) in scopes_of(each.account)

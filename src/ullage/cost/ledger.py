@@ -186,7 +186,7 @@ class Ledger:
 
     def release(self, reservation: Reservation) -> bool:
         """Ends the reservation of a call that was not made; returns False if it had ended before."""
-        return self.book.release(_checked_reservation(reservation))
+        return self.book.release(_check_reservation(reservation))
 
     def used(self, scope: str = "session") -> tuple[Decimal, Decimal]:
         """Returns the dollars spent in the session, day or project, and those reserved for running calls."""
@@ -246,7 +246,7 @@ class Ledger:
         self, reservation: Reservation, usage: Usage | None, estimate: int, *, estimated: bool
     ) -> LedgerEntry:
         """Returns what `settle` would book."""
-        _checked_reservation(reservation)
+        _check_reservation(reservation)
         if usage is None:
             calls = int(estimated)
             return LedgerEntry(
@@ -262,7 +262,7 @@ class Ledger:
         return None if cost is None else _tidy(cost.quantize(PICODOLLAR, ROUND_HALF_EVEN, MONEY))
 
 
-def _checked_reservation(given: Reservation) -> Reservation:
+def _check_reservation(given: Reservation) -> Reservation:
     if not isinstance(given, Reservation):
         raise ConfigurationError(
             f"reservation must be what Ledger.reserve has returned, not {kind_of(given)}"

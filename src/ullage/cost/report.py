@@ -77,7 +77,7 @@ def as_table(made: CostReport, shown: Callable[[str], str] = str) -> str:
         [*(shown(name) or "-" for name in line.group), *_figures(line.entry, columns)] for line in made.lines
     ]
     last = ["total", *[""] * (len(made.by) - 1)] if made.by else []
-    return _aligned([heads, *rows, [*last, *_figures(made.total, columns)]], len(made.by))
+    return _align_columns([heads, *rows, [*last, *_figures(made.total, columns)]], len(made.by))
 
 
 def as_json(made: CostReport) -> bytes:
@@ -102,7 +102,7 @@ def as_csv(made: CostReport) -> str:
     return out.getvalue()
 
 
-def shown_cost(entry: LedgerEntry) -> str:
+def describe_cost(entry: LedgerEntry) -> str:
     """Returns a cost for people in dollars, with the number of calls whose cost is unknown."""
     if entry.cost is None:
         return "?"
@@ -112,7 +112,7 @@ def shown_cost(entry: LedgerEntry) -> str:
 
 
 def _figures(entry: LedgerEntry, columns: Sequence[str]) -> list[str]:
-    return [*(f"{getattr(entry, each):,}" for each in columns), shown_cost(entry)]
+    return [*(f"{getattr(entry, each):,}" for each in columns), describe_cost(entry)]
 
 
 def _values(entry: LedgerEntry) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _digits(amount: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _aligned(rows: list[list[str]], names: int) -> str:
+def _align_columns(rows: list[list[str]], names: int) -> str:
     """Returns columns of equal width: names aligned left, figures right."""
     require("shell", "rich")
     from rich.cells import cell_len  # noqa: PLC0415 - only a table needs the width of characters
@@ -183,7 +183,7 @@ def draw_days(made: CostReport, today: str, days: int, width: int) -> Iterator[s
     shown = [(last - timedelta(days=before)).isoformat() for before in reversed(range(days))]
     nothing = LedgerEntry(cost=Decimal(0))
     found = [entries.get(day, nothing) for day in shown]
-    costs = [shown_cost(entry) for entry in found]
+    costs = [describe_cost(entry) for entry in found]
     wide = max(map(len, costs))
     bars = bars_of([entry.cost for entry in found], width - 14 - wide)
     for day, cost, bar in zip(shown, costs, bars, strict=True):
