@@ -132,8 +132,8 @@ class Call:
             steps[self._done]()
             self._done += 1
         if self._settled is None:
-            usage, estimated = self._used()
-            warnings = self.context.meter.add_entry(self.name, self.category, self._metered())
+            usage, estimated = self._check_usage()
+            warnings = self.context.meter.add_entry(self.name, self.category, self._make_entry())
             self._settled = Settled(
                 usage=usage, estimated=estimated, cost=self._cost, fitted=self.fitted, warnings=warnings
             )
@@ -170,7 +170,7 @@ class Call:
 
     def _book(self) -> None:
         try:
-            usage, estimated = self._used()
+            usage, estimated = self._check_usage()
             tokens = self.fitted.count.tokens
             self._booked = self.ledger.settle(self._reservation, usage, tokens, estimated=bool(estimated))
         except StoreError as error:
@@ -178,11 +178,11 @@ class Call:
             self._is_booked = False
             self._booked = error.entry if isinstance(error, NotBooked) else None
 
-    def _metered(self) -> LedgerEntry:
+    def _make_entry(self) -> LedgerEntry:
         """Returns the entry for the meter: the ledger's own, or only the tokens if nothing was booked."""
         if self._booked is not None:
             return self._booked
-        usage, estimated = self._used()
+        usage, estimated = self._check_usage()
         return entry_of(usage, None, self.fitted.count.tokens, estimated=bool(estimated))
 
     @property
@@ -197,14 +197,14 @@ class Call:
 
     def _observe(self, step: Callable[[Context, Fitted[Message], int], None]) -> None:
         """Calls `step` with the provider's count of the prompt tokens, if there is one."""
-        usage, estimated = self._used()
+        usage, estimated = self._check_usage()
         if "prompt" not in estimated:
             try:
                 step(self.context, self.fitted, usage.prompt)
             except StoreError as error:
                 self._failures.append(error)
 
-    def _used(self) -> tuple[Usage, tuple[str, ...]]:
+    def _check_usage(self) -> tuple[Usage, tuple[str, ...]]:
         """Returns the provider's figures, and the names of those that our own count replaced."""
         if self._believed is None:
             self._believed = believable(self._usage, self._own_count())

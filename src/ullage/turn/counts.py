@@ -129,7 +129,7 @@ class Counts:
             )
             if not self.use_endpoint:
                 return fitted
-            fitted = await self._recounted(context, fitted)
+            fitted = await self._recount_texts(context, fitted)
             if fitted.count.ceiling > fitted.limit:
                 counted = fitted.count.ceiling
                 continue
@@ -143,7 +143,7 @@ class Counts:
             return fitted
         raise ContextOverflowError(counted, fitted.limit, fitted.count.breakdown)
 
-    async def _recounted(self, context: Context, fitted: Fitted[Message]) -> Fitted[Message]:
+    async def _recount_texts(self, context: Context, fitted: Fitted[Message]) -> Fitted[Message]:
         """Returns the request with the server's counts of the texts that fitting has made."""
         server = self.server_of(context)
         if server is None:
