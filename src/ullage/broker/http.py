@@ -1,8 +1,8 @@
 """One HTTP client for many streams: it sends and receives bytes, and its errors say what to do.
 
-Only this module uses aiohttp, which is loaded when the first request is sent. No redirect is followed, so a
-key is sent only to the address that it belongs to. The environment names the proxies. Answers are not
-compressed, so their size is the size on the network. Errors show only scheme, host and port of an address.
+aiohttp is loaded when the first request is sent. No redirect is followed, so a key is sent only to the
+address that it belongs to. The environment names the proxies. Answers are not compressed, so their size is
+the size on the network. Errors show only scheme, host and port of an address.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import re
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache, lru_cache
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +20,7 @@ import orjson
 
 from ullage.broker.connections import Connections
 from ullage.broker.endpoint import Timeouts
+from ullage.broker.failures import client_errors, describe_error, stalled, transport_closed
 from ullage.broker.jsontext import dump
 from ullage.broker.proxy import basic, proxy_for
 from ullage.errors import ConfigurationError, ProviderError
@@ -111,12 +112,12 @@ class Reply:
                 failure = (
                     self._make_timeout_error()
                     if type(error) is TimeoutError
-                    else _describe_error(error, self._place)
+                    else describe_error(error, self._place)
                 )
-            except _client_errors() as error:
+            except client_errors() as error:
                 # aiohttp raises its error before it returns the last bytes that came.
                 chunk = self._content._read_nowait(-1)  # noqa: SLF001 - no public method returns them
-                failure = _describe_error(error, self._place, body=True)
+                failure = describe_error(error, self._place, body=True)
             if chunk and renewing:
                 self.renew()
             if chunk:
@@ -308,13 +309,13 @@ class Transport:
             failure = (
                 stalled(place, timeouts.first, first=True, sent=bool(opened.transports))
                 if late
-                else _describe_error(error, place)
+                else describe_error(error, place)
             )
-        except _client_errors() as error:
+        except client_errors() as error:
             _abort(opened.transports)
             if _is_stale(error, opened):
                 return None
-            failure = _describe_error(error, place)
+            failure = describe_error(error, place)
         finally:
             self._asking.discard(task)
         raise failure
@@ -397,21 +398,6 @@ def _abort(transports: list[asyncio.BaseTransport]) -> None:
         abort()
 
 
-def stalled(place: str, seconds: float, *, first: bool, sent: bool = False) -> ProviderError:
-    """Returns the error for a timeout; `sent` is True if the request may be charged."""
-    seconds = round(seconds, 2)  # the last try has only the time that the others left
-    if first:
-        text = (
-            f"{place} did not begin to answer within {seconds:g} s: wait longer (timeouts.first) or ask again"
-        )
-    else:
-        text = (
-            f"{place} stopped in the middle of its answer: nothing came for {seconds:g} s. Wait longer "
-            "(timeouts.between) or ask again"
-        )
-    return ProviderError(text, code="timeout", may_retry=True, sent=sent)
-
-
 @lru_cache(maxsize=64)
 def _connect_within(seconds: float) -> ClientTimeout:
     """Returns the time limit for a connection, as aiohttp takes it."""
@@ -423,33 +409,13 @@ def _connect_within(seconds: float) -> ClientTimeout:
     return ClientTimeout(total=None, connect=seconds)
 
 
-@cache
-def _client_errors() -> tuple[type[Exception], ...]:
-    from aiohttp import ClientError  # noqa: PLC0415 - only who sends needs the client
-
-    return (ClientError, OSError)
-
-
 def _is_stale(error: BaseException, opened: Connections) -> bool:
     from ullage.broker.connector import is_stale  # noqa: PLC0415 - only who sends needs the client
 
     return is_stale(error, opened)
 
 
-def transport_closed(place: str) -> ProviderError:
-    """Returns the error of a call whose transport was closed."""
-    return ProviderError(f"the transport was closed while {place} was answering", code="closed")
-
-
 def _make_closed_error() -> Exception:
     from ullage.broker.connector import TransportClosed  # noqa: PLC0415 - only who sends needs the client
 
     return TransportClosed()
-
-
-def _describe_error(error: BaseException, place: str, *, body: bool = False) -> ProviderError:
-    from ullage.broker.connector import TransportClosed, describe  # noqa: PLC0415 - the same
-
-    if isinstance(error, TransportClosed):
-        return transport_closed(place)
-    return describe(error, place, body=body)

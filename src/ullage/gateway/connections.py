@@ -16,7 +16,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from ullage.broker.http import IN_ONE_PIECE, address, check_plain, stalled, transport_closed
+from ullage.broker.failures import stalled, transport_closed
+from ullage.broker.http import IN_ONE_PIECE, address, check_plain
 from ullage.broker.proxy import proxy_for
 from ullage.errors import ProviderError
 from ullage.gateway.connection import MOST_HEAD, HeadTooLarge, Late, NotHttp, UpstreamConnection
