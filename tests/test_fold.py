@@ -102,9 +102,9 @@ def test_a_series_is_what_a_tuple_would_be(steps: list[tuple[int, int]]) -> None
     for kind, number in steps:
         series, plain = known[number % len(known)]
         if kind == 0:
-            known.append((series.added(number), (*plain, number)))
+            known.append((series.with_item(number), (*plain, number)))
         elif kind == 1:
-            known.append((series.extended([number, 7]), (*plain, number, 7)))
+            known.append((series.with_items([number, 7]), (*plain, number, 7)))
         else:
             known.append((series.without_last(), plain[:-1]))
     for series, plain in known:
@@ -128,16 +128,16 @@ def test_a_longer_series_shares_the_items_of_a_shorter_one() -> None:
     series: Series[int] = Series()
     series._items = Counted()
     for number in range(1_000):
-        series = series.added(number)
+        series = series.with_item(number)
     assert Counted.copies == 0
 
 
 def test_handles_of_another_way_on_are_not_known() -> None:
-    first = Handles({"old": b"0"}).extended({"a": b"1"})
-    one, other = first.extended({"b": b"2"}), first.extended({"c": b"3"})
+    first = Handles({"old": b"0"}).with_handles({"a": b"1"})
+    one, other = first.with_handles({"b": b"2"}), first.with_handles({"c": b"3"})
     assert dict(first) == {"old": b"0", "a": b"1"}
     assert dict(one) == {"old": b"0", "a": b"1", "b": b"2"}
     assert dict(other) == {"old": b"0", "a": b"1", "c": b"3"}
     assert other.get("b") is None
-    assert first.extended({"a": b"1"}) is first
+    assert first.with_handles({"a": b"1"}) is first
     assert (len(first), len(one), len(ChangeLog())) == (2, 3, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ullage.context.blocks import DEFAULT_PROMPT
 from ullage.context.bounds import Bounds
 from ullage.context.summary import Summaries, Summarizer
-from ullage.fitting.policy import checked_policy
+from ullage.fitting.policy import check_fit_policy
 from ullage.intake import checked_function, checked_member, checked_share, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens.calibration import NEUTRAL
@@ -94,7 +94,7 @@ class ContextOptions:
             window=self.window,
             reserved_output=self.reserved_output,
             tools=read_tools(self.tools),
-            policy=replace(checked_policy(self.policy), max_turns=self.max_turns),
+            policy=replace(check_fit_policy(self.policy), max_turns=self.max_turns),
             tokenizer=self.tokenizer,
             factor=self.factor,
         )

@@ -206,7 +206,7 @@ class CachedWindow:
 
     def earlier(self) -> Iterator[tuple[str, int]]:
         """Yields the kind and line of each change before the saved state that this window began with."""
-        for kind, place, *_ in () if self.restored is None else self.restored.done():
+        for kind, place, *_ in () if self.restored is None else self.restored.read_entries():
             yield kind, self.line_of(place)
 
 

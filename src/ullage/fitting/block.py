@@ -66,7 +66,7 @@ def clean_task(task: str | None) -> str:
 def write_lines(title: str, items: Iterable[LineItem]) -> Iterator[str]:
     """Returns the lines of one label. The value that the label itself shows is left out."""
     line, start = "", f"{title}: "
-    for text in _texts(items, shown_in(title)):
+    for text in _texts(items, read_value(title)):
         if line and len(line) + len(text) > LINE_CHARS:
             yield line
             line, start = "", "  "
@@ -75,7 +75,7 @@ def write_lines(title: str, items: Iterable[LineItem]) -> Iterator[str]:
         yield line
 
 
-def shown_in(title: str) -> str:
+def read_value(title: str) -> str:
     """Returns the value of the argument that a label shows."""
     return title.partition("=")[2][:-1] if title[-1:] == ")" else ""
 
@@ -90,15 +90,15 @@ def _texts(items: Iterable[LineItem], shown: str) -> Iterator[str]:
         if values and own == name and own and " " not in value:
             values.append(value)
             continue
-        yield from _listed(name, values)
+        yield from _list_values(name, values)
         name, values = own, [value]
         if not own or " " in value:
-            yield from _listed(own, values)
+            yield from _list_values(own, values)
             values = []
-    yield from _listed(name, values)
+    yield from _list_values(name, values)
 
 
-def _listed(name: str, values: Sequence[str]) -> Iterator[str]:
+def _list_values(name: str, values: Sequence[str]) -> Iterator[str]:
     """Returns a name with a list of its values, split if the list is long."""
     if not name:
         yield from values
@@ -127,7 +127,7 @@ def _by_folder(values: Sequence[str]) -> Iterator[str]:
                 size += len(values[end]) - len(folder)
                 end += 1
         if end - at < 2:
-            folder = _shared(values[at : at + 2])
+            folder = _find_shared_folder(values[at : at + 2])
             end, size = at, len(folder)
             while folder and end < len(values) and size < LIST_CHARS and _is_below(folder, values[end]):
                 size += len(values[end]) - len(folder)
@@ -140,7 +140,7 @@ def _by_folder(values: Sequence[str]) -> Iterator[str]:
             at = end
 
 
-def _shared(paths: Sequence[str]) -> str:
+def _find_shared_folder(paths: Sequence[str]) -> str:
     """Returns the folder that two paths are both below, with its slash; empty if it is short."""
     if len(paths) < 2 or paths[0][:SHARED_CHARS] != paths[1][:SHARED_CHARS]:
         return ""
@@ -179,7 +179,7 @@ def read_block(block: str) -> tuple[str | None, list[tuple[str, list[LineItem]]]
     return clean_task("\n".join(task)) or None if task else None, _with_items(lines)
 
 
-def quoted_lines(block: str) -> tuple[str, ...]:
+def read_quoted_lines(block: str) -> tuple[str, ...]:
     """Returns the quoted lines of a block."""
     quoted = block[block.rfind(DIGEST_OPEN) :] if DIGEST_OPEN in block else ""
     return tuple([line[2:] for line in quoted.split("\n") if line.startswith("> ")])

@@ -17,8 +17,8 @@ from ullage.call_pairs import with_interruptions
 from ullage.errors import ContextOverflowError, InvalidRequest
 from ullage.fitting.budget import limit_for
 from ullage.fitting.fold import FoldPath
-from ullage.fitting.options import Extras, checked_factor, make_options
-from ullage.fitting.policy import checked_policy
+from ullage.fitting.options import Extras, check_factor, make_options
+from ullage.fitting.policy import check_fit_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
@@ -139,7 +139,7 @@ class RequestWindow:
         self._api = wire.api_of(api)
         self._target = None if model is None else _at_api(target_of(model), self._api.name)
         self._limit, self._reserve = limit, reserve
-        self._policy, self._factor = checked_policy(policy), checked_factor(factor)
+        self._policy, self._factor = check_fit_policy(policy), check_factor(factor)
         if limit is not None:
             limit_for(None, limit, reserve)  # a wrong one is an error here
         elif reserve is not None:
@@ -173,7 +173,7 @@ class RequestWindow:
     @factor.setter
     def factor(self, factor: Factor) -> None:
         if factor != self._factor:
-            self._factor, self._path = checked_factor(factor), None
+            self._factor, self._path = check_factor(factor), None
 
     @property
     def trims(self) -> int:
@@ -191,13 +191,13 @@ class RequestWindow:
         # A body that is written as a whole may cost more than its messages: a result that was cut is written
         # as an object, for example. So may one with an item more. So the body itself is counted.
         target, limit, spare = self._target_of(body), done.limit, 0
-        while (counted := self._counted(done.body, target)).ceiling > limit:
+        while (counted := self._count_body(done.body, target)).ceiling > limit:
             spare += counted.ceiling - limit
             done = self._fit(body, spare)
         fitted = replace(done.fitted, count=counted, tokens_after=counted.tokens, limit=limit)
         return replace(done, fitted=fitted)
 
-    def _counted(self, body: Mapping[str, Any], target: Target) -> Count:
+    def _count_body(self, body: Mapping[str, Any], target: Target) -> Count:
         return self._factor.count(count_request(body, self._api.name, target.model))
 
     def _fit(self, body: Mapping[str, Any], spare: int) -> FittedRequest:
@@ -212,12 +212,12 @@ class RequestWindow:
             message = reading.messages[index]
             path.add(message, pin=_holds_history(message), joins=reading.origins[index].joins)
         state = path.state
-        trimmed = None if state.waiting else path.trimmed()
+        trimmed = None if state.waiting else path.trim_state()
         try:
             fitted = make_request(state, self._recall, self._last_request, trimmed)
         except ContextOverflowError as error:
             raise _with_spare(error, spare) from None
-        return FittedRequest(body=self._written(body, reading, fitted), fitted=fitted)
+        return FittedRequest(body=self._write_body(body, reading, fitted), fitted=fitted)
 
     # Reading --------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class RequestWindow:
         same = _same_items(before.items, items)
         # A result without an id belongs to a call before it. So reading goes on only where no call is open.
         if same == len(before.items) and self._path is not None and not self._path.state.waiting:
-            reading = _known(before, reading)
+            reading = _keep_valid_part(before, reading)
         reading = _read_on(api, reading, items)
         return reading, _take_over(before, reading, same)
 
@@ -285,7 +285,7 @@ class RequestWindow:
 
     # Writing --------------------------------------------------------------------------------------
 
-    def _written(
+    def _write_body(
         self, body: Mapping[str, Any], reading: _Reading, fitted: Fitted[Message]
     ) -> Mapping[str, Any]:
         """Returns the body with the messages of the result."""
@@ -350,12 +350,12 @@ def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
 def _same_items(before: Sequence[Any], items: Sequence[Any]) -> int:
     """Returns the number of unchanged items at the beginning; cache marks do not count."""
     for index, (old, new) in enumerate(zip(before, items, strict=False)):
-        if old != new and _unmarked(old) != _unmarked(new):
+        if old != new and _strip_cache_marks(old) != _strip_cache_marks(new):
             return index
     return min(len(before), len(items))
 
 
-def _known(before: _Reading, head: _Reading) -> _Reading:
+def _keep_valid_part(before: _Reading, head: _Reading) -> _Reading:
     """Returns the part of a reading that is also valid for a longer body."""
     kept = len(before.messages)
     if before.messages[-1]["role"] == "assistant":
@@ -376,11 +376,11 @@ def _take_over(before: _Reading, reading: _Reading, same: int) -> int:
     return shared
 
 
-def _unmarked(value: Any) -> Any:
+def _strip_cache_marks(value: Any) -> Any:
     """Returns a value without cache marks, which clients move from message to message and which are free."""
     if isinstance(value, dict):
-        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+        return {name: _strip_cache_marks(each) for name, each in value.items() if name != "cache_control"}
+    return [_strip_cache_marks(each) for each in value] if isinstance(value, list) else value
 
 
 def fit_request(
@@ -400,7 +400,7 @@ def fit_request(
     a result gets the result `[interrupted]` instead of an error.
     """
     dumped = wire.plain_body(body, api)
-    given = _repaired(dumped, api) if repair else dumped
+    given = _add_missing_results(dumped, api) if repair else dumped
     window = RequestWindow(api, model=model, limit=limit, reserve=reserve, policy=policy)
     done = window.fit(given)
     if given is not dumped:
@@ -425,7 +425,7 @@ def _with_originals(written: Mapping[str, Any], dumped: Mapping[str, Any], body:
     return made
 
 
-def _repaired(body: Mapping[str, Any], api: ApiName) -> Mapping[str, Any]:
+def _add_missing_results(body: Mapping[str, Any], api: ApiName) -> Mapping[str, Any]:
     """Returns the body with a result for each call; the same object if none is missing."""
     request = wire.read(body, api)
     messages, places = with_interruptions(request.messages)

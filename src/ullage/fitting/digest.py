@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ullage.fitting.block import (
     NAMED,
     clean_task,
-    quoted_lines,
     read_block,
-    shown_in,
+    read_quoted_lines,
+    read_value,
     write_block,
     write_lines,
 )
@@ -42,7 +42,18 @@ from ullage.fitting.values import SEPARATOR, VALUE_CHARS, head_of, tail_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["EMPTY", "STEADY", "Digest", "Fact", "Taken", "absorb", "expected", "parse", "task_block", "write"]
+__all__ = [
+    "EMPTY",
+    "STEADY",
+    "Digest",
+    "Fact",
+    "Taken",
+    "absorb",
+    "estimate_block",
+    "parse",
+    "task_block",
+    "write",
+]
 
 
 Fact: TypeAlias = tuple[float, str, str, str, int, int, Kind]
@@ -161,11 +172,11 @@ def absorb(digest: Digest, taken: Sequence[Taken], room: int | None = None) -> D
     for message in taken:
         _note(pool, message)
         if len(pool) > 2 * most:
-            pool = {fact[1]: fact for fact in _ranked(pool, most)}
-    return replace(digest, facts=_ranked(pool, most))
+            pool = {fact[1]: fact for fact in _rank_facts(pool, most)}
+    return replace(digest, facts=_rank_facts(pool, most))
 
 
-def _ranked(pool: dict[str, Fact], most: int = MOST_FACTS) -> tuple[Fact, ...]:
+def _rank_facts(pool: dict[str, Fact], most: int = MOST_FACTS) -> tuple[Fact, ...]:
     """Returns the facts of a pool, the heaviest first; without the lightest ones if there are too many."""
     # Most of the pool is in order already, and a sort takes little time then.
     ranked = sorted(pool.values(), key=_weight, reverse=True)
@@ -220,7 +231,7 @@ def write(
         return "", replace(digest, written=(), values=frozenset())
     ranked: Sequence[Fact] = digest.facts
     if steady:
-        continued = _continued(digest, task, ranked, room, count)
+        continued = _continue_block(digest, task, ranked, room, count)
         if continued is not None:
             return continued
     if told := " ".join(task.split()):
@@ -230,7 +241,7 @@ def write(
     return write_block(task, lines), replace(digest, written=lines, values=values)
 
 
-def expected(digest: Digest, room: int, tokens: int, *, steady: bool = True) -> int:
+def estimate_block(digest: Digest, room: int, tokens: int, *, steady: bool = True) -> int:
     """Estimates how many of `room` tokens the next block will use; the last one uses `tokens`."""
     if not steady or room < STEADY:
         return room
@@ -248,7 +259,7 @@ def _is_told(fact: Fact, task: str) -> bool:
     return line[:4] == USER and value in task
 
 
-def _continued(
+def _continue_block(
     digest: Digest, task: str, ranked: Sequence[Fact], room: int, count: Callable[[str], int]
 ) -> tuple[str, Digest] | None:
     """Returns the block continued with the heaviest new facts; None if it is full."""
@@ -391,7 +402,7 @@ def _lines(chosen: Sequence[Fact]) -> Iterator[str]:
         else:
             lines[line] = [fact]
     for title in [title for title, facts in lines.items() if len(facts) == 1]:
-        if shown_in(title) == lines[title][0][1]:  # the label says it all: one line for all such calls
+        if read_value(title) == lines[title][0][1]:  # the label says it all: one line for all such calls
             lines.setdefault(f"{title.partition('(')[0]}()", []).extend(lines.pop(title))
     for title, facts in lines.items():
         facts.sort(key=_order)
@@ -456,7 +467,7 @@ def parse(block: str) -> Digest:
             titles.append((max(weights) - excess, shown[2], shown[1], title, place, 0, Kind.ARGUMENT))
     for fact in titles:  # a line's own items come first: each was written because it stood nowhere else
         pool.setdefault(fact[1], fact)
-    return Digest(task, _ranked(pool), quoted_lines(block), frozenset(pool))
+    return Digest(task, _rank_facts(pool), read_quoted_lines(block), frozenset(pool))
 
 
 def _kind_in(title: str, name: str, value: str) -> Kind:

@@ -149,7 +149,7 @@ class Draft(NamedTuple):
         )
 
 
-def repriced(draft: Draft, counter: Counter) -> Draft:
+def recount_draft(draft: Draft, counter: Counter) -> Draft:
     """Returns the draft with new counts for the messages that passes have changed.
 
     The counter has learned the texts of these messages since.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ullage.call_pairs import Waiting, follow, unanswered
 from ullage.fitting.digest import EMPTY, parse
-from ullage.fitting.draft import repriced
+from ullage.fitting.draft import recount_draft
 from ullage.fitting.options import end_of
 from ullage.fitting.result import is_eviction
 from ullage.fitting.series import Series
@@ -62,7 +62,7 @@ def append(
     waiting, cost = _price(state, message, place)
     if pin or priority != 0:
         mark = Mark(place, bool(pin), whole_number(priority, "priority", None))
-        state = state._replace(marks=state.marks.added(mark))
+        state = state._replace(marks=state.marks.with_item(mark))
     role = message["role"]
     if joins and state.newest is not None and state.newest.role != "system":
         return _append_to_newest(state, Entry(place, message, *cost, message), state.newest, waiting)
@@ -106,7 +106,7 @@ def compact(state: FoldState, share: float) -> FoldState:
 
 def reprice(state: FoldState, counter: Counter) -> FoldState:
     """Returns the state with new counts for the messages that passes have changed."""
-    return _keep(state, repriced(state.draft(), counter))
+    return _keep(state, recount_draft(state.draft(), counter))
 
 
 def forecast(state: FoldState) -> tuple[int, ...]:
@@ -152,9 +152,9 @@ def _append_turn(
         steps = number = steps + 1
     fields = (
         state.options,
-        state.history.added(message),
+        state.history.with_item(message),
         state.marks,
-        state.units if state.newest is None else state.units.added(state.newest),
+        state.units if state.newest is None else state.units.with_item(state.newest),
         _new(Unit, (role, (entry,), exchange, number, pinned, priority, 0)),
         waiting,
         _with_turn(state.totals, entry, 0 if waiting else entry.tokens),
@@ -220,7 +220,7 @@ def _with_newest(state: FoldState, entry: Entry, unit: Unit, waiting: Waiting) -
     """Returns the state after a message that became the last entry of the newest unit."""
     fields = (
         state.options,
-        state.history.added(entry.given),
+        state.history.with_item(entry.given),
         state.marks,
         state.units,
         unit,
@@ -264,8 +264,8 @@ def _append_system(state: FoldState, message: Message, cost: Cost) -> FoldState:
             digest_tokens = cost.tokens - own.tokens
     entry = Entry(len(state.history), message, *cost, message)
     return state._replace(
-        history=state.history.added(message),
-        units=state.units if state.newest is None else state.units.added(state.newest),
+        history=state.history.with_item(message),
+        units=state.units if state.newest is None else state.units.with_item(state.newest),
         newest=Unit("system", (entry,), state.position.exchange, 0, pinned=False, priority=0),
         waiting=(),
         totals=totals._replace(given=totals.given + cost.tokens, ceiling=totals.ceiling + cost.ceiling),
@@ -282,11 +282,11 @@ def _take_over(state: FoldState, draft: Draft, *, is_trimmed: bool) -> FoldState
     """Returns the state after the trim that made this draft."""
     handles, trims = state.trims.handles, state.trims
     for added in draft.handles.maps[:-1]:
-        handles = handles.extended(added)
+        handles = handles.with_handles(added)
     trimmed = state._replace(
         trims=trims._replace(
             number=trims.number + 1,
-            log=trims.log.extended(draft.log),
+            log=trims.log.with_entries(draft.log),
             handles=handles,
             dropped=trims.dropped + sum(1 for kind, *_ in draft.log if is_eviction(kind)),
         ),
@@ -329,7 +329,7 @@ class FoldPath:
         self._by_length = {len(state.history): state}
         self._trimmed: FoldState | None = None
 
-    def trimmed(self) -> FoldState:
+    def trim_state(self) -> FoldState:
         """Returns the state with the trim that a request at this point needs; computed once a point."""
         if self._trimmed is None:
             self._trimmed = commit(self.state)
@@ -341,7 +341,7 @@ class FoldPath:
 
     def add(self, message: Message, *, pin: bool = False, priority: int = 0, joins: bool = False) -> None:
         """Reads one more message. An assistant's message makes the trim before it final."""
-        state = self.trimmed() if message["role"] == "assistant" else self.state
+        state = self.trim_state() if message["role"] == "assistant" else self.state
         self._go_to(append(state, message, pin=pin, priority=priority, joins=joins))
 
     def back_to(self, length: int) -> None:

@@ -88,7 +88,7 @@ class Options:
         return int(self.room(prompt) * self.policy.recall_share * talk)
 
 
-def checked_factor(factor: object) -> Factor:
+def check_factor(factor: object) -> Factor:
     """Returns this factor; raises ConfigurationError for anything else."""
     if not isinstance(factor, Factor):
         raise ConfigurationError(f"factor must be a Factor, not {kind_of(factor)}")
@@ -105,7 +105,7 @@ def make_options(
     factor: Factor,
 ) -> Options:
     """Returns the options of a fold; raises ConfigurationError if `factor` is not a Factor."""
-    checked_factor(factor)
+    check_factor(factor)
     if tokenizer is None:
         ready(target.model)
     counter = counter_for(target, tokenizer)

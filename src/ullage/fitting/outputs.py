@@ -148,7 +148,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
     """Returns the named values of a text with their names; names that are rare in the text come first."""
     if "=" not in text and ": " not in text:
         return []
-    found = _named_values(ends_of(text, PAIRS_CHARS))
+    found = _find_named_values(ends_of(text, PAIRS_CHARS))
     often = Counter([name for name, _ in found])
     first: dict[tuple[str, str], None] = {}
     taken: dict[str, int] = {}
@@ -168,7 +168,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
     return ranked[:MOST_PAIRS]
 
 
-def _named_values(text: str) -> list[tuple[str, str]]:
+def _find_named_values(text: str) -> list[tuple[str, str]]:
     """Returns all named values with their names, in the order of the text."""
     found: list[tuple[str, str]] = []
     at = 0

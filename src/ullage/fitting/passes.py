@@ -132,10 +132,10 @@ def find_pass(given: str | Pass | Propose) -> Pass:
     if isinstance(given, str):
         return PASSES[given]
     own = own_pass(given)
-    return own._replace(propose=lambda draft: _checked_edits(own, draft))
+    return own._replace(propose=lambda draft: _check_edits(own, draft))
 
 
-def _checked_edits(own: Pass, draft: Draft) -> Iterator[Edit]:
+def _check_edits(own: Pass, draft: Draft) -> Iterator[Edit]:
     """Yields the edits of a caller's own pass; raises ConfigurationError if one would break the request."""
     groups = {group[0].exchange: group for group in exchanges(draft.units)}
     messages = {entry.place: unit for unit in draft.units for entry in unit.entries}

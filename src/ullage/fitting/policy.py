@@ -113,7 +113,7 @@ class FitPolicy:
         return f"FitPolicy({', '.join(f'{name}={getattr(self, name)!r}' for name in others)})"
 
 
-def checked_policy(policy: object) -> FitPolicy:
+def check_fit_policy(policy: object) -> FitPolicy:
     """Returns this policy, or the default for None; raises ConfigurationError for anything else."""
     if policy is None:
         return DEFAULT

@@ -92,7 +92,7 @@ class Recall:
         if self._chosen[0] != key:
             chosen = None
             if room >= LEAST_TOKENS:
-                chosen = self._choose(history, asked, counter, self._indexed(history, log), room, task)
+                chosen = self._choose(history, asked, counter, self._update_index(history, log), room, task)
             self._chosen = (key, chosen)
         return self._chosen[1]
 
@@ -106,7 +106,7 @@ class Recall:
             ranked = [number for number in ranked if texts[number].strip() not in task]
         return quote(history, index, ranked, texts, room, lambda text: counter.text(text).ceiling)
 
-    def _indexed(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
+    def _update_index(self, history: Sequence[Message], log: Sequence[Done]) -> Index:
         """Returns the index of the logged messages; reads only what is new since the last call."""
         first = _first_of(len(log))
         # The last entries of the log may belong to a trim that was computed and then not committed.
@@ -142,7 +142,7 @@ class _Texts:
             parts = self._cut[place] = passages(own_words(self._history[place]))
         return parts[position]
 
-    def shortened(self, number: int, room: int, measure: Callable[[str], int]) -> str:
+    def shorten(self, number: int, room: int, measure: Callable[[str], int]) -> str:
         """Returns the sentences of a passage that have words of the query, those with most of them if not
         all fit; empty if none fits."""
         said = sentences(self[number])
@@ -150,12 +150,12 @@ class _Texts:
         chosen: list[int] = []
         for at in sorted(range(len(said)), key=lambda at: -shared[at]):
             with_it = sorted([*chosen, at])
-            if shared[at] and measure(_joined(said, with_it)) <= room:
+            if shared[at] and measure(_join_sentences(said, with_it)) <= room:
                 chosen = with_it
-        return _joined(said, chosen) if chosen else ""
+        return _join_sentences(said, chosen) if chosen else ""
 
 
-def _joined(said: Sequence[str], chosen: Sequence[int]) -> str:
+def _join_sentences(said: Sequence[str], chosen: Sequence[int]) -> str:
     """Returns the chosen sentences of a passage, with marks where others are left out."""
     parts, last = [], -1
     for at in chosen:
@@ -237,7 +237,7 @@ def _choose(
         if said in told:  # a log that repeats itself, a question that was asked twice
             continue
         cost = measure(text) + _LABEL_TOKENS
-        if cost > room and not chosen and (text := texts.shortened(number, room - _LABEL_TOKENS, measure)):
+        if cost > room and not chosen and (text := texts.shorten(number, room - _LABEL_TOKENS, measure)):
             cost = measure(text) + _LABEL_TOKENS
         if cost <= room:
             room -= cost

@@ -225,10 +225,10 @@ class Index:
         """
         scores: dict[int, float] = {}
         for stem in sorted(query):
-            for number, score in self._scored(stem):
+            for number, score in self._score_passages(stem):
                 scores[number] = scores.get(number, 0.0) + score
         for stem in sorted(hints):
-            for number, score in self._scored(stem):
+            for number, score in self._score_passages(stem):
                 if number in scores:
                     scores[number] += weight * score
         ranked = [(score + BESIDE * self._beside(number, scores), number) for number, score in scores.items()]
@@ -250,7 +250,7 @@ class Index:
         holding = self._holding.get(stem, ())
         return (holding,) if isinstance(holding, int) else holding
 
-    def _scored(self, stem: str) -> Iterator[tuple[int, float]]:
+    def _score_passages(self, stem: str) -> Iterator[tuple[int, float]]:
         """Yields the passages that have a stem, with its score in each; rarer stems score higher."""
         holding, sizes = self._having(stem), self._sizes
         if not holding:

@@ -32,7 +32,7 @@ class Series(Sequence[T], Generic[T]):
         self._items = list(items)
         self._length = len(self._items)
 
-    def added(self, item: T) -> Series[T]:
+    def with_item(self, item: T) -> Series[T]:
         """Returns a series with one more item at its end."""
         items, length = self._items, self._length
         if len(items) == length:
@@ -42,7 +42,7 @@ class Series(Sequence[T], Generic[T]):
             items.append(item)
         return _share(items, length + 1)
 
-    def extended(self, more: Sequence[T]) -> Series[T]:
+    def with_items(self, more: Sequence[T]) -> Series[T]:
         """Returns a series with more items at its end."""
         if not more:
             return self
@@ -106,7 +106,7 @@ class SavedLog:
         self._read = read
         self._done: list[Done] | None = None
 
-    def done(self) -> list[Done]:
+    def read_entries(self) -> list[Done]:
         """Returns the entries; raises ValueError if some cannot be read."""
         if self._done is None:
             read: list[Any] = [tuple(row) for row in self._read()[: self.length]]
@@ -117,7 +117,7 @@ class SavedLog:
 
 
 class ChangeLog(Sequence[Done]):
-    """All changes by passes, in order. A log never changes: `extended` returns a longer one."""
+    """All changes by passes, in order. A log never changes: `with_entries` returns a longer one."""
 
     __slots__ = ("_length", "_new", "saved")
 
@@ -127,9 +127,9 @@ class ChangeLog(Sequence[Done]):
         self._new: Series[Done] = Series() if new is None else new
         self._length = len(self._new) + (0 if saved is None else saved.length)
 
-    def extended(self, done: Sequence[Done]) -> ChangeLog:
+    def with_entries(self, done: Sequence[Done]) -> ChangeLog:
         """Returns a log with more entries at its end."""
-        return ChangeLog(self.saved, self._new.extended(done))
+        return ChangeLog(self.saved, self._new.with_items(done))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChangeLog):
@@ -160,11 +160,11 @@ class ChangeLog(Sequence[Done]):
             return self._new[index - before]
         elif -len(self._new) <= index < 0:
             return self._new[index]
-        return [*self.saved.done(), *self._new][index]
+        return [*self.saved.read_entries(), *self._new][index]
 
     def __iter__(self) -> Iterator[Done]:
         if self.saved is not None:
-            yield from self.saved.done()
+            yield from self.saved.read_entries()
         yield from self._new
 
 
@@ -181,7 +181,7 @@ class Handles(Mapping[str, bytes]):
         self._known: dict[str, tuple[int, bytes]] = {}
         self._length = 0
 
-    def extended(self, more: Mapping[str, bytes]) -> Handles:
+    def with_handles(self, more: Mapping[str, bytes]) -> Handles:
         """Returns a map with more handles."""
         new = {handle: full for handle, full in more.items() if handle not in self}
         if not new:

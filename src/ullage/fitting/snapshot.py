@@ -56,13 +56,13 @@ def write(state: FoldState, about: Any) -> bytes | None:
         "digest": _plain_digest(trims.digest),
         "recall_room": state.recall_room,
     }
-    data = _packed(plain)
+    data = _pack_json(plain)
     return data if len(data) <= LARGEST else None
 
 
 def read(data: bytes) -> dict[str, Any]:
     """Returns the plain data of bytes from `write`; raises ValueError or TypeError for other bytes."""
-    plain = _unpacked(data)
+    plain = _unpack_json(data)
     if not isinstance(plain, dict):
         raise TypeError("a state is an object")
     return plain
@@ -84,7 +84,7 @@ def restore(
     if len(messages) != plain["length"]:
         raise ValueError("a state of another history")
     units = [_unit(unit, messages) for unit in plain["units"]]
-    saved = SavedLog(plain["logged"], lambda: [row for part in parts for row in _unpacked(part)])
+    saved = SavedLog(plain["logged"], lambda: [row for part in parts for row in _unpack_json(part)])
     number, dropped, shortened = plain["trims"]
     trims = Trims(
         number,
@@ -163,7 +163,7 @@ def _entry(plain: Sequence[Any], history: list[Message]) -> Entry:
 
 def write_log(done: Iterable[Done]) -> bytes:
     """Returns a part of a log as bytes."""
-    return _packed(list(done))
+    return _pack_json(list(done))
 
 
 class _Shown(Mapping[str, bytes]):
@@ -175,7 +175,7 @@ class _Shown(Mapping[str, bytes]):
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:
-        return {handle: place for _, place, _, _, handle in self._log.done() if handle}
+        return {handle: place for _, place, _, _, handle in self._log.read_entries() if handle}
 
     def __getitem__(self, handle: str) -> bytes:
         _, full = handle_of(piece_of(self._history[self._places[handle]]), {})
@@ -194,11 +194,11 @@ class _Shown(Mapping[str, bytes]):
 # Bytes ------------------------------------------------------------------------------------------------
 
 
-def _packed(plain: Any) -> bytes:
+def _pack_json(plain: Any) -> bytes:
     return zlib.compress(json.dumps(plain, separators=(",", ":")).encode(), 1)
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpack_json(data: bytes) -> Any:
     opener = zlib.decompressobj()
     try:
         plain = opener.decompress(data, _PLAIN)

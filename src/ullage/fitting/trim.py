@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ullage.fitting.digest import STEADY, Taken, absorb, expected, task_block, write
+from ullage.fitting.digest import STEADY, Taken, absorb, estimate_block, task_block, write
 from ullage.fitting.passes import find_pass
 from ullage.fitting.pieces import handle_of, piece_of
 from ullage.fitting.shorten import cut_middle
@@ -39,7 +39,7 @@ def _setting_aside(draft: Draft) -> Draft:
     """Returns the draft with the expected cost of the digest, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
     now = system - draft.prompt_ceiling
-    digest = expected(draft.digest, draft.digest_room, now, steady=draft.steady)
+    digest = estimate_block(draft.digest, draft.digest_room, now, steady=draft.steady)
     return draft._replace(ceiling=draft.ceiling - system + draft.prompt_ceiling + digest, set_aside=digest)
 
 
@@ -99,7 +99,7 @@ class _Work:
         self._turn_tokens -= tokens
         self._shortened -= shortened
         if self._digesting:
-            self._taken += [_taken(live, entry) for entry in live.entries if not entry.form]
+            self._taken += [_make_taken(live, entry) for entry in live.entries if not entry.form]
         if unit.entries[0].place == self._before.task:
             self._keep_task(live.entries[0])
 
@@ -131,7 +131,7 @@ class _Work:
         handle = self._handle(entry) if self._recalling else ""
         self._log.append((kind, entry.place, entry.tokens, cost.tokens, handle))
         if self._digesting and not entry.form:
-            self._taken.append(_taken(unit, entry))
+            self._taken.append(_make_taken(unit, entry))
         short = Entry(entry.place, message, *cost, entry.given, entry.size, entry.error, kind)
         entries = (*unit.entries[:offset], short, *unit.entries[offset + 1 :])
         self._units[position] = Unit(
@@ -162,7 +162,7 @@ class _Work:
         )
 
 
-def _taken(unit: Unit, entry: Entry) -> Taken:
+def _make_taken(unit: Unit, entry: Entry) -> Taken:
     message = entry.given
     text = text_of(message.get("content"))
     if is_output(unit, entry):

@@ -15,7 +15,7 @@ from ullage.fitting import fold
 from ullage.fitting.budget import limit_for
 from ullage.fitting.fold import FoldPath
 from ullage.fitting.options import Extras, make_options, remake_options
-from ullage.fitting.policy import FitPolicy, checked_policy
+from ullage.fitting.policy import FitPolicy, check_fit_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, count_request, make_request
 from ullage.fitting.result import with_originals
@@ -56,7 +56,7 @@ class Window:
             target,
             limit_for(target, limit, reserve),
             extras=Extras(read_tools(tools)),
-            policy=checked_policy(policy),
+            policy=check_fit_policy(policy),
             tokenizer=tokenizer,
             factor=factor,
         )
@@ -157,7 +157,7 @@ class Window:
         given = listed(messages)
         if tools is not None:
             self._take_tools(read_tools(tools))
-        shared = self._shared_with(given)
+        shared = self._count_unchanged(given)
         if shared < len(self):
             self._path.back_to(shared)
             self._recall = Recall()
@@ -165,7 +165,7 @@ class Window:
             self._path.add(copied(read_message(given[index], index)))
         self._given = given
 
-    def _shared_with(self, given: Sequence[Any]) -> int:
+    def _count_unchanged(self, given: Sequence[Any]) -> int:
         """Returns the number of unchanged messages at the beginning."""
         for index, (message, new) in enumerate(zip(self.state.history, given, strict=False)):
             # Objects of an SDK are equal to nothing but themselves, and their content may have changed.
@@ -196,7 +196,7 @@ class Window:
         Messages that were appended are the window's own in every result: change copies of them.
         """
         state = self.state
-        trimmed = None if state.waiting else self._path.trimmed()
+        trimmed = None if state.waiting else self._path.trim_state()
         fitted = make_request(state, self._recall, self._last_request, trimmed)
         return fitted if self._given is None else with_originals(fitted, self._given)
 
@@ -210,7 +210,7 @@ class Window:
 
     def recount(self) -> None:
         """Prices the trim that happens here again, after its tokenizer has learned the texts that it made."""
-        trimmed = self._path.trimmed()
+        trimmed = self._path.trim_state()
         if trimmed.is_trimmed:
             options = self.state.options
             self._path.reprice(fold.reprice(trimmed, counter_for(options.target, options.tokenizer)))
@@ -228,7 +228,7 @@ class Window:
             self.state.options,
             target=None if model is None else target_of(model),
             limit=None if limit is None else whole_number(limit, "limit", 1),
-            policy=None if policy is None else checked_policy(policy),
+            policy=None if policy is None else check_fit_policy(policy),
             factor=factor,
         )
         self._read_again(remade)

@@ -25,7 +25,7 @@ from ullage import wire
 from ullage.errors import ConfigurationError, InvalidConversation
 from ullage.fitting import RequestWindow, Window
 from ullage.fitting.budget import limit_for
-from ullage.fitting.policy import checked_policy
+from ullage.fitting.policy import check_fit_policy
 from ullage.intake import NotPlain, plain
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class _Fitter(Generic[W]):
             raise ConfigurationError(f"unknown option {', '.join(sorted(unknown))}; the options are {known}")
         self._model = options.get("model")
         self._limit, self._reserve = options.get("limit"), options.get("reserve")
-        self._policy = checked_policy(options.get("policy"))
+        self._policy = check_fit_policy(options.get("policy"))
         self._report = options.get("report")
         self._windows: _Windows[W] = _Windows()
         self._options = options
