@@ -16,7 +16,7 @@ import ullage
 from tests.test_context import FullJournal, calls, result, say
 from tests.world import PATIENCE
 from ullage.context import Context
-from ullage.context.summary import ATTEMPTS, bounded
+from ullage.context.summary import ATTEMPTS, cut_to_length
 from ullage.errors import StoreError
 from ullage.messages import Message, text_of
 
@@ -388,7 +388,7 @@ def test_a_loop_that_ends_in_the_middle_of_a_summary_leaves_a_failure() -> None:
 
 @given(st.text(max_size=60), st.integers(1, 60))
 def test_a_bounded_text_is_within_its_bound_and_has_both_ends(text: str, most: int) -> None:
-    cut = bounded(text, most)
+    cut = cut_to_length(text, most)
     assert len(cut) <= most
     assert cut == text if len(text) <= most else text.startswith(cut[: most // 3])
 

@@ -65,10 +65,10 @@ def system_texts(blocks: Blocks) -> list[tuple[str, str]]:
     """Returns the name and text of each block that is sent."""
     texts = [("prompt", blocks.prompt)]
     if blocks.goal:
-        texts.append(("goal", GOAL.format(goal=_disarmed(blocks.goal))))
+        texts.append(("goal", GOAL.format(goal=_disarm_text(blocks.goal))))
     else:
         texts += [
-            (name, f"{heading}\n{_disarmed(text)}")
+            (name, f"{heading}\n{_disarm_text(text)}")
             for name, heading in HEADINGS.items()
             if (text := getattr(blocks, name))
         ]
@@ -85,7 +85,7 @@ def _message(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
-def _disarmed(text: str) -> str:
+def _disarm_text(text: str) -> str:
     return marks.disarm(text, marks.IN_SYSTEM)
 
 
@@ -172,7 +172,7 @@ def blocks_of(
     return blocks[::-1]
 
 
-def expected(outputs: Sequence[str], room: int, measure: Callable[[str], Cost]) -> int:
+def estimate_outputs(outputs: Sequence[str], room: int, measure: Callable[[str], Cost]) -> int:
     """Returns the ceiling in tokens of the blocks of these outputs."""
     blocks = (measure(fence_output(text)).ceiling for text in outputs)
     return min(sum(blocks), max(LEAST, room // 2)) if outputs else 0

@@ -77,7 +77,7 @@ class Bounds:
         """Returns these messages made to fit; `limit` may lower the limit."""
         lowered = self if limit is None else replace(self, token_budget=limit)
         try:
-            return _filled(lowered, messages).fitted()
+            return _fill_window(lowered, messages).fitted()
         except ContextOverflowError as error:
             raise ContextOverflowError(
                 error.tokens, error.limit, error.breakdown, trimmed=self.rolling
@@ -85,16 +85,16 @@ class Bounds:
 
     def count(self, messages: Iterable[Message]) -> Count:
         """Returns the count of these messages, untrimmed."""
-        return _filled(replace(self, rolling=False), messages).count()
+        return _fill_window(replace(self, rolling=False), messages).count()
 
-    def recounted(self, fitted: Fitted[Message]) -> Fitted[Message]:
+    def recount_request(self, fitted: Fitted[Message]) -> Fitted[Message]:
         """Returns a request with a new count, after the tokenizer has learned texts that it had estimated."""
         own = replace(self, factor=NEUTRAL).count(fitted.messages)
         count = self.factor.count(own)
         return replace(fitted, count=count, tokens_after=count.tokens, estimate=Cost(own.tokens, own.ceiling))
 
 
-def _filled(bounds: Bounds, messages: Iterable[Message]) -> Window:
+def _fill_window(bounds: Bounds, messages: Iterable[Message]) -> Window:
     window = bounds.open_window()
     for message in messages:
         window.append(message)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ullage.call_pairs import unanswered
-from ullage.context.blocks import blocks_of, expected, in_front
-from ullage.context.forms import checked_form
+from ullage.context.blocks import blocks_of, estimate_outputs, in_front
+from ullage.context.forms import check_form
 from ullage.context.journal import JournalEvent
 from ullage.context.options import ContextOptions, takes_options
 from ullage.context.recall import MOST_TOKENS, WINDOW_SHARE, answer_recall
@@ -147,7 +147,7 @@ class Context:
     @property
     def printed_tokens(self) -> int:
         """Returns the most tokens that the output of commands will add to the next user turn."""
-        return expected(self.record.state.outputs, self._room(), self.count_text)
+        return estimate_outputs(self.record.state.outputs, self._room(), self.count_text)
 
     def _room(self) -> int:
         """Returns the tokens that the blocks of the prompt leave for turns."""
@@ -400,7 +400,7 @@ class Context:
         A lower `limit` applies to this request only; the history is read again for it.
         """
         most = None if limit is None else whole_number(limit, "limit", 1)
-        short = None if compress is None else checked_form(compress)
+        short = None if compress is None else check_form(compress)
         return self.renderer.render(system_prompt_override, short, most)
 
     def history(self, system_prompt_override: str | None = None) -> list[Message]:
@@ -431,7 +431,7 @@ class Context:
 
     def count(self, *, system_prompt_override: str | None = None, compress: Compress | None = None) -> Count:
         """Returns the count of a request now, before any trim."""
-        short = None if compress is None else checked_form(compress)
+        short = None if compress is None else check_form(compress)
         return self.renderer.count(system_prompt_override, short)
 
     def estimate_tokens(self) -> int:
@@ -481,7 +481,7 @@ class Context:
 
         If the request is now over the limit, the next render reads the history again.
         """
-        return self.renderer.recounted(fitted)
+        return self.renderer.recount_request(fitted)
 
     # Usage ------------------------------------------------------------------------------------------
 

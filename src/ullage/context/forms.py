@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.context.state import joined
+from ullage.context.state import join_contents
 from ullage.errors import ConfigurationError, ContextOverflowError
 from ullage.fitting import Change
 from ullage.fitting.pieces import HANDLE_LENGTH, letters_of, piece_of
@@ -38,7 +38,7 @@ class Compress:
         whole_number(self.max_turn_chars, "max_turn_chars", 1)
 
 
-def checked_form(given: object) -> Compress:
+def check_form(given: object) -> Compress:
     """Returns a short form; raises ConfigurationError for anything else."""
     if isinstance(given, Compress):
         return given
@@ -86,7 +86,7 @@ STEP, TRIES = 64, 8
 """Tokens by which the limit is lowered if the texts cost more than the calls, and the most attempts."""
 
 
-def fitted_without_tool_role(
+def fit_without_tool_role(
     fitted: Fitted[Message], whole: Sequence[Message], bounds: Bounds
 ) -> Fitted[Message]:
     """Returns a request with its calls and results as texts; fits `whole` again if the texts cost more."""
@@ -114,7 +114,7 @@ def without_tool_role(messages: Iterable[Message]) -> list[Message]:
         _flush(plain, waiting)
         calls = calls_of(message)
         if not calls:
-            _say(plain, _disarmed(message))
+            _say(plain, _disarm_message(message))
             continue
         text = text_of(message.get("content"))
         if text:
@@ -152,7 +152,7 @@ def _in_one_line(name: str) -> str:
     return " ".join(name.replace("[", " ").replace("]", " ").split())
 
 
-def _disarmed(message: Message) -> Message:
+def _disarm_message(message: Message) -> Message:
     """Returns the message; marks of a call or a result that the assistant itself wrote are made harmless."""
     content = message.get("content")
     if message["role"] != "assistant" or not isinstance(content, str):
@@ -164,7 +164,10 @@ def _disarmed(message: Message) -> Message:
 def _say(plain: list[Message], message: Message) -> None:
     if plain and message["role"] == plain[-1]["role"] == "assistant":
         before = plain.pop()
-        message = {**before, "content": joined(before.get("content") or "", message.get("content") or "")}
+        message = {
+            **before,
+            "content": join_contents(before.get("content") or "", message.get("content") or ""),
+        }
     plain.append(message)
 
 

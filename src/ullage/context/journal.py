@@ -256,7 +256,7 @@ class MemoryJournal:
         query, handle = read_query(words), read_handle(words)
         with self._lock:
             exact = None if handle is None else self._find(handle, session)
-            ranked = rank(self._searched(session), query)
+            ranked = rank(self._update_words(session), query)
             places = [*ranked] if exact is None else [exact, *(each for each in ranked if each != exact)]
             found = (
                 place
@@ -266,7 +266,7 @@ class MemoryJournal:
             )
             return tuple([self._hit(place) for place in islice(found, max(0, most))])
 
-    def _searched(self, session: str | None) -> MemoryWords:
+    def _update_words(self, session: str | None) -> MemoryWords:
         """Returns the words of a session, or of all, including those of newly kept pieces."""
         self._read_turns()
         words = self._words.setdefault(session, _SearchedWords())

@@ -36,7 +36,7 @@ class Learned(NamedTuple):
 NOTHING_LEARNED = Learned()
 
 
-def learned(lines: Sequence[Line], blocks: Blocks, bounds: Bounds) -> Learned:
+def make_learned(lines: Sequence[Line], blocks: Blocks, bounds: Bounds) -> Learned:
     """Returns a `Learned` for the whole conversation."""
     last = lines[-1].turn.message.get("content") if lines else None
     return Learned(len(lines), last, blocks, bounds.tools, bounds.target)

@@ -116,12 +116,12 @@ def quote_hits(hits: Sequence[Hit], words: str, room: int, measure: Callable[[st
         if block:
             blocks.append(block)
             left -= measure(f"{block}\n")
-    while blocks and measure(_fenced(blocks)) > room:  # counts are not additive
+    while blocks and measure(_fence_blocks(blocks)) > room:  # counts are not additive
         blocks.pop()
-    return _fenced(blocks) if blocks else ""
+    return _fence_blocks(blocks) if blocks else ""
 
 
-def _fenced(blocks: Sequence[str]) -> str:
+def _fence_blocks(blocks: Sequence[str]) -> str:
     return "\n".join((RECALL_OPEN, *blocks, RECALL_CLOSE))
 
 
@@ -143,11 +143,11 @@ def _block(
         before = after = ()
         cost = measure(f"{head}\n")
     text = disarm(hit.text)
-    shown = take_excerpt(text, sought, room - cost, lambda part: measure(_quoted(part)))
-    return "\n".join((head, *before, _quoted(shown), *after)) if shown else ""
+    shown = take_excerpt(text, sought, room - cost, lambda part: measure(_quote_lines(part)))
+    return "\n".join((head, *before, _quote_lines(shown), *after)) if shown else ""
 
 
-def _quoted(text: str) -> str:
+def _quote_lines(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 

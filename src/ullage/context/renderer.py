@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ullage.context.blocks import system_messages
-from ullage.context.forms import Rendition, fitted_without_tool_role, short_form
+from ullage.context.forms import Rendition, fit_without_tool_role, short_form
 from ullage.context.journal import JournalEvent
-from ullage.context.learned import NOTHING_LEARNED, learned, new_texts
+from ullage.context.learned import NOTHING_LEARNED, make_learned, new_texts
 from ullage.context.request_log import Evictions
 from ullage.context.window_cache import WindowCache
 from ullage.errors import ContextOverflowError
@@ -114,7 +114,7 @@ class Renderer:
         short = None if self._record.in_goal_mode else compress
         lower = limit if limit is not None and limit < self.bounds.limit else None
         if lower is None and short is None:
-            cached, fitted = self._trimmed(prompt)
+            cached, fitted = self._render_trimmed(prompt)
             self.evictions.note(cached, fitted, is_own=prompt is None and not self._is_away)
             self.windows.save(cached, fitted, self._record.state)
             made = Rendition(fitted, cached.line_of)
@@ -122,7 +122,7 @@ class Renderer:
             made = self._render_anew(prompt, short, lower)
         if not self.use_tool_role:
             whole = self._messages(prompt, short)
-            made = made._replace(fitted=fitted_without_tool_role(made.fitted, whole, self.bounds))
+            made = made._replace(fitted=fit_without_tool_role(made.fitted, whole, self.bounds))
         self._last, self.unanswered = made, made.fitted
         return made.fitted
 
@@ -154,11 +154,11 @@ class Renderer:
     def _window(self, prompt: str | None = None) -> CachedWindow:
         return self.windows.get(self._record.blocks(prompt), self._record.state)
 
-    def _trimmed(self, prompt: str | None) -> tuple[CachedWindow, Fitted[Message]]:
+    def _render_trimmed(self, prompt: str | None) -> tuple[CachedWindow, Fitted[Message]]:
         """Returns the request, trimmed; without the summary if there is no room for it."""
         state = self._record.state
         try:
-            return self._renewed(prompt)
+            return self._render_with_changes(prompt)
         except ContextOverflowError:
             if not (state.summary and state.shown):
                 raise
@@ -166,7 +166,7 @@ class Renderer:
         cached = self._window(prompt)
         return cached, cached.fitted()
 
-    def _renewed(self, prompt: str | None) -> tuple[CachedWindow, Fitted[Message]]:
+    def _render_with_changes(self, prompt: str | None) -> tuple[CachedWindow, Fitted[Message]]:
         """Returns the request. If it is trimmed, the waiting changes of the prompt are made as well."""
         cached = self._window(prompt)
         fitted = cached.fitted()
@@ -212,7 +212,7 @@ class Renderer:
             await tokenizer.learn(texts_of(self.bounds.target, self._messages(prompt, compress)))
         lines = self._record.state.lines
         before = self._learned.get(tokenizer, NOTHING_LEARNED)
-        found = learned(lines, self._record.blocks(prompt), self.bounds)
+        found = make_learned(lines, self._record.blocks(prompt), self.bounds)
         if found == before:
             return
         texts = new_texts(before, found, lines, self.bounds.limit)
@@ -220,12 +220,12 @@ class Renderer:
             self.windows.clear()  # the sums of the windows contain estimates
         self._learned[tokenizer] = found
 
-    def recounted(self, fitted: Fitted[Message]) -> Fitted[Message]:
+    def recount_request(self, fitted: Fitted[Message]) -> Fitted[Message]:
         """Returns a request with a new count, after the tokenizer has learned texts that rendering made.
 
         If the request is now over the limit, the next render reads the history again.
         """
-        anew = self.bounds.recounted(fitted)
+        anew = self.bounds.recount_request(fitted)
         if anew.count.ceiling > anew.limit:
             self.windows.clear()
         else:

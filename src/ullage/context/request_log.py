@@ -94,7 +94,7 @@ class Evictions:
         """Notes the changes of a request; `is_own` is True for the conversation's own model and prompt."""
         self._catch_up(window, is_own=is_own)
         lines, model = self._record.state.lines, window.bounds.target
-        for kind, line, is_old in window.taken(fitted):
+        for kind, line, is_old in window.take_changes(fitted):
             turn = lines[line].turn
             self._texts.append((piece_of(turn.message), turn.event))
             is_evicted = self._mark(kind, line, is_own=is_own)

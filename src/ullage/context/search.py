@@ -276,11 +276,11 @@ def take_excerpt(text: str, sought: Collection[str], room: int, measure: Callabl
     parts = passages(text, most=None)
     chosen: set[int] = set()
     for number in _by_relevance(parts, sought):
-        if measure(_joined(parts, {*chosen, number})) > room:
+        if measure(_join_passages(parts, {*chosen, number})) > room:
             break
         chosen.add(number)
     if chosen:
-        return _joined(parts, chosen)
+        return _join_passages(parts, chosen)
     best = _by_relevance(parts, sought)
     return _cut(parts[best[0]], sought, room, measure) if best else ""
 
@@ -293,7 +293,7 @@ def _by_relevance(parts: Sequence[str], sought: Collection[str]) -> list[int]:
     return sorted(range(len(parts)), key=lambda number: (-worth[number], number))
 
 
-def _joined(parts: Sequence[str], chosen: Collection[int]) -> str:
+def _join_passages(parts: Sequence[str], chosen: Collection[int]) -> str:
     """Joins passages in the order of the text, with a mark for each gap."""
     lines: list[str] = []
     last = -1

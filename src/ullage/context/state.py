@@ -202,7 +202,7 @@ def add_line(lines: list[Line], place: int, turn: Turn) -> None:
     """Adds the next turn to `lines`; two user turns in a row become one line, so that roles alternate."""
     if turn.message["role"] == "user" and lines and lines[-1].turn.message["role"] == "user":
         before, place = lines.pop()
-        content = joined(before.message["content"], turn.message["content"])
+        content = join_contents(before.message["content"], turn.message["content"])
         turn = Turn(
             {**before.message, "content": content},
             before.pin or turn.pin,
@@ -211,7 +211,7 @@ def add_line(lines: list[Line], place: int, turn: Turn) -> None:
     lines.append(Line(turn, place))
 
 
-def joined(first: Any, second: Any) -> Any:
+def join_contents(first: Any, second: Any) -> Any:
     """Returns two contents as one, with a blank line between texts."""
     if isinstance(first, str) and isinstance(second, str):
         return "\n\n".join(filter(None, (first, second)))

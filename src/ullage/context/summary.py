@@ -72,21 +72,21 @@ class Summarizer:
 
     async def write(self, prior: str | None, turns: Sequence[Message]) -> str:
         """Returns the summary of `prior` and `turns`, at most `max_chars` long; raises if it cannot."""
-        given = turns if self.model is None else fitted_to(self.model, self.limit, prior, turns)
+        given = turns if self.model is None else fit_turns(self.model, self.limit, prior, turns)
         whole = len(prior or "") + sum(len(text_of(turn.get("content"))) for turn in turns)
-        text = await self._asked(prior, given)
+        text = await self._ask_summarizer(prior, given)
         if len(text) > max(whole, len(prior or "")):
             raise SummaryRefused(f"the summary has {len(text)} characters, but the turns have only {whole}")
-        return text if len(text) <= self.max_chars else await self._compressed(text)
+        return text if len(text) <= self.max_chars else await self._compress_summary(text)
 
-    async def _compressed(self, text: str) -> str:
+    async def _compress_summary(self, text: str) -> str:
         try:
-            shorter = await self._asked(text, None)
+            shorter = await self._ask_summarizer(text, None)
         except Exception:  # noqa: BLE001 - the summary itself is good, so it is cut instead
-            return bounded(text, self.max_chars)
-        return bounded(shorter if len(shorter) < len(text) else text, self.max_chars)
+            return cut_to_length(text, self.max_chars)
+        return cut_to_length(shorter if len(shorter) < len(text) else text, self.max_chars)
 
-    async def _asked(self, prior: str | None, turns: Sequence[Message] | None) -> str:
+    async def _ask_summarizer(self, prior: str | None, turns: Sequence[Message] | None) -> str:
         answer = self.summarize(prior, turns)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -95,7 +95,7 @@ class Summarizer:
         return answer.strip()
 
 
-def fitted_to(model: ModelLike, limit: int, prior: str | None, turns: Sequence[Message]) -> Sequence[Message]:
+def fit_turns(model: ModelLike, limit: int, prior: str | None, turns: Sequence[Message]) -> Sequence[Message]:
     """Returns the turns made to fit the summarizing model's window, beside the prior summary."""
     counter = counter_for(model)
     used = counter.text(prior or "").ceiling + min(INSTRUCTIONS, limit // 4)
@@ -135,7 +135,7 @@ def _with_arguments(call: Mapping[str, Any], cut: Callable[[str, int], str], roo
     return {**call, "function": {**call["function"], "arguments": json.dumps({"arguments": short})}}
 
 
-def bounded(text: str, most: int) -> str:
+def cut_to_length(text: str, most: int) -> str:
     """Returns at most `most` characters of a text: its head and its tail."""
     if len(text) <= most:
         return text

@@ -197,7 +197,7 @@ class CachedWindow:
         """Returns the lines that this request is the first to evict."""
         return [self.line_of(place) for kind, place, *_ in fitted.record.pending if is_eviction(kind)]
 
-    def taken(self, fitted: Fitted[Message]) -> Iterator[tuple[str, int, bool]]:
+    def take_changes(self, fitted: Fitted[Message]) -> Iterator[tuple[str, int, bool]]:
         """Yields the changes that were not reported yet: kind, line, and True if older than this process."""
         record, reported = fitted.record, self._reported
         for position, (kind, place, *_) in enumerate(record.since(reported), reported):
@@ -257,7 +257,7 @@ class WindowCache:
             trail = Trail(blocks)
             if self._trail is not None and self._trail.blocks == blocks:
                 trail, self._trail = self._trail, None
-            cached = self._made(trail, state)
+            cached = self._make_window(trail, state)
         else:
             cached = self._windows.pop(place)
             cached.follow(state.lines, state.compactions)
@@ -271,13 +271,13 @@ class WindowCache:
     def _is_for(self, cached: CachedWindow, blocks: Blocks) -> bool:
         return cached.blocks == blocks and (cached.bounds is self.bounds or cached.bounds == self.bounds)
 
-    def _made(self, trail: Trail, state: State) -> CachedWindow:
+    def _make_window(self, trail: Trail, state: State) -> CachedWindow:
         """Returns a window that continues from its saved state, or that has read the whole conversation."""
-        cached = self._restored(trail, state) or CachedWindow(self.bounds, trail.first, self.opened)
+        cached = self._restore_window(trail, state) or CachedWindow(self.bounds, trail.first, self.opened)
         cached.read(trail, state.lines, state.compactions)
         return cached
 
-    def _restored(self, trail: Trail, state: State) -> CachedWindow | None:
+    def _restore_window(self, trail: Trail, state: State) -> CachedWindow | None:
         if len(state.lines) < EVERY or (name := name_of(self.bounds, trail.first)) is None:
             return None
         saved = self._journal.load_fold(self._session, name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ullage.broker.events import Text
 from ullage.categories import SUMMARIZE
 from ullage.context import Context
-from ullage.context.summary import Summarizer, fitted_to
+from ullage.context.summary import Summarizer, fit_turns
 from ullage.messages import arguments_text, calls_of, text_of
 from ullage.session.budget import budget_for
 from ullage.text import IN_TRANSCRIPT, disarm
@@ -177,7 +177,7 @@ def _request(
 ) -> str:
     if turns is None:
         return SHORTER.format(most, prior)
-    text = "\n\n".join(map(_line, fitted_to(model, limit, prior, turns)))
+    text = "\n\n".join(map(_line, fit_turns(model, limit, prior, turns)))
     return FIRST.format(most, text) if prior is None else FURTHER.format(prior, most, text)
 
 
