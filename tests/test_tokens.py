@@ -21,7 +21,7 @@ from ullage.errors import ConfigurationError, InvalidConversation
 from ullage.messages import DIGEST_CLOSE, DIGEST_OPEN
 from ullage.tokens import counter_for, get_tokenizer, register_tokenizer, registry
 from ullage.tokens.families import family, family_name, rows
-from ullage.tokens.measures import remembered
+from ullage.tokens.measures import remember_results
 from ullage.tokens.request_count import BLOCKS
 from ullage.tokens.vocabularies import vocabulary
 
@@ -295,7 +295,7 @@ def test_counts_are_remembered_and_bounded_and_hold_no_texts() -> None:
         asked.append(text)
         return len(text)
 
-    count = remembered(measure, generation=10)
+    count = remember_results(measure, generation=10)
     assert [count("a"), count("a"), count("bb")] == [1, 1, 2]
     assert asked == ["a", "bb"]
     for number in range(100):

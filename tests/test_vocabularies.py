@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests import oracle
 from ullage.errors import ConfigurationError
 from ullage.tokens import measures
-from ullage.tokens.measures import LINEWISE, PART_CHARS, quoted_parts
+from ullage.tokens.measures import LINEWISE, PART_CHARS, split_at_quotes
 from ullage.tokens.vocabularies import VOCABULARIES, Tokenizer, blocks_of, vocabulary
 
 PAIRS = [("o200k", "o200k_base"), ("cl100k", "cl100k_base")]
@@ -116,17 +116,17 @@ def test_the_parts_of_a_quotation_have_the_tokens_of_the_whole(name: str, snippe
     text, loaded = "".join(snippets), vocabulary(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measures, "PART_CHARS", 4)
-        parts = quoted_parts(text)
+        parts = split_at_quotes(text)
     assert "".join(parts) == text
     assert sum(map(loaded.count, parts)) == loaded.count(text)
 
 
 def test_a_quotation_that_grows_keeps_all_its_parts_but_the_last() -> None:
     lines = [f"> fact {number} of the conversation" for number in range(400)]
-    parts = quoted_parts("\n".join(lines[:300]))
+    parts = split_at_quotes("\n".join(lines[:300]))
     assert len(parts) > 5
     assert all(len(part) >= PART_CHARS for part in parts[:-1])
-    assert quoted_parts("\n".join(lines))[: len(parts) - 1] == parts[:-1]
+    assert split_at_quotes("\n".join(lines))[: len(parts) - 1] == parts[:-1]
 
 
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))

@@ -14,7 +14,7 @@ from ullage.fitting.policy import check_fit_policy
 from ullage.intake import checked_function, checked_member, checked_share, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens.calibration import NEUTRAL
-from ullage.tokens.vocabularies import checked_tokenizer
+from ullage.tokens.vocabularies import check_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ class ContextOptions:
         if self.reserved_output is not None:
             whole_number(self.reserved_output, "reserved_output")
         if self.tokenizer is not None:
-            checked_tokenizer(self.tokenizer)
+            check_tokenizer(self.tokenizer)
         if self.meter is not None:
             checked_member(self.meter, "meter", "a Meter", "add_usage", "pop_warnings")
         checked_function(self.clock, "clock")

@@ -154,18 +154,18 @@ class TargetHistory:
 
 def observed(learned: TargetHistory, estimate: Cost, actual: int) -> TargetHistory:
     """Adds a request that was answered; returns `learned` unchanged if the count is impossible."""
-    seen = _seen(estimate, actual)
+    seen = _make_seen(estimate, actual)
     return learned if seen is None else learned.with_seen(seen)
 
 
 def refused(learned: TargetHistory, estimate: Cost, actual: int | None, margin: float = 0.0) -> TargetHistory:
     """Adds a request that was refused as too long; its calibrated ceiling then rises."""
-    known = _seen(estimate, estimate.ceiling)
+    known = _make_seen(estimate, estimate.ceiling)
     if known is None:
         return learned
     before = factor_of(learned, margin).ceiling(estimate.ceiling)
     least, most = (math.ceil(before * times) for times in REFUSED)
-    reported = _seen(estimate, actual)
+    reported = _make_seen(estimate, actual)
     reached = min(reported.actual, most) if reported and reported.actual > before else max(before + 1, least)
     return learned.with_seen(known._replace(actual=min(reached, MOST), refused=True))
 
@@ -175,14 +175,14 @@ def factor_of(learned: TargetHistory, margin: float = 0.0) -> Factor:
 
     `margin` is the least share by which the family's ceilings are above its estimates.
     """
-    believed = _believed(learned.seen)
+    believed = _drop_implausible(learned.seen)
     scale, offset = _line([each for each in believed if not each.refused][-RECENT:])
     floor = scale * (1.0 + KEPT * margin) / (1.0 + margin)
     ceiling_scale, ceiling_offset = _cover(believed, floor)
     return Factor(scale, offset, ceiling_scale, ceiling_offset)
 
 
-def _believed(seen: Sequence[Seen]) -> list[Seen]:
+def _drop_implausible(seen: Sequence[Seen]) -> list[Seen]:
     """Returns the requests without the implausible ones, unless several recent ones are implausible."""
     wild = {each for each in seen if each.actual > HIGHEST * each.ceiling + CONSTANT and not each.refused}
     if sum(each in wild for each in seen[-RECENT:]) >= WITNESSES:
@@ -243,7 +243,7 @@ def _top(values: Sequence[float | None], default: float) -> float:
     return max([*recent, *ordered[-2:-1]], default=default)
 
 
-def _seen(estimate: Cost, actual: Any) -> Seen | None:
+def _make_seen(estimate: Cost, actual: Any) -> Seen | None:
     """Returns the request, or None if the figures cannot be correct."""
     if not isinstance(estimate, Cost):
         raise ConfigurationError(
@@ -322,7 +322,7 @@ class Calibration:
 
         An impossible count (0, negative, absurdly high, not an integer) is ignored.
         """
-        if _seen(estimate, actual) is not None:
+        if _make_seen(estimate, actual) is not None:
             self._learn(target_of(target), lambda learned: observed(learned, estimate, actual))
 
     def overflowed(self, target: ModelLike, estimate: Cost, actual: int | None) -> Factor:

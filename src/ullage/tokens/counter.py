@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.messages import CHARGED, RESULT_ROLES, arguments_text, calls_of
 from ullage.target import Target, target_of
-from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts, wrapped
+from ullage.tokens.definitions import count_properties, has_references, schema_text, tools_texts, wrap_calls
 from ullage.tokens.families import family_of
-from ullage.tokens.measures import Measures, measures_of, remembered
+from ullage.tokens.measures import Measures, measures_of, remember_results
 from ullage.tokens.media import beside_content, part_cost
-from ullage.tokens.registry import on_change, registered
-from ullage.tokens.vocabularies import checked_tokenizer
+from ullage.tokens.registry import find_registered, on_change
+from ullage.tokens.vocabularies import check_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class Counter:
         self._framing = dict(family.roles)
         if "tool" in self._framing:  # The role `function` is the older name of `tool`.
             self._framing.setdefault("function", self._framing["tool"])
-        self._priced = self._price if measures.learns else remembered(self._price)
+        self._priced = self._price if measures.learns else remember_results(self._price)
         # A tool result is counted like any text. The count is then multiplied by the share below.
         own = None if measures.custom else family.result_scale
         self._result_share = 1.0 if own is None else own / family.scale
@@ -222,7 +222,7 @@ class Counter:
         # A client that counts calls by the plain rule must not count more than the ceiling.
         plain = framing + sum(PLAIN_CALL + measure(name) + measure(arguments) for name, arguments in calls)
         if len(calls) > 1 and family.parallel:
-            tokens = family.parallel + measure(wrapped(calls))
+            tokens = family.parallel + measure(wrap_calls(calls))
             return Cost(tokens, max(math.ceil(tokens * self._margin) + family.margin_parallel, plain))
         count = self._measures.compact if family.compact else measure
         framing += family.call * len(calls)
@@ -282,7 +282,7 @@ def _plus(tokens: int, ceiling: int, cost: Cost) -> tuple[int, int]:
 def _citable(content: Any) -> bool:
     """Returns True if the model may cite a part of the content."""
     return isinstance(content, list | tuple) and any(
-        isinstance(part, dict) and _enabled(part.get("citations")) for part in content
+        isinstance(part, dict) and _is_enabled(part.get("citations")) for part in content
     )
 
 
@@ -291,7 +291,7 @@ def _brings_tools(message: Message) -> bool:
     return isinstance(item, dict) and item.get("type") == "additional_tools"
 
 
-def _enabled(citations: Any) -> bool:
+def _is_enabled(citations: Any) -> bool:
     return isinstance(citations, dict) and citations.get("enabled") is True
 
 
@@ -304,13 +304,13 @@ def counter_for(model: ModelLike, tokenizer: Tokenizer | None = None) -> Counter
     if tokenizer is None:
         return _counter(target)
     family = family_of(target.model, target.api, target.endpoint)
-    return Counter(family, measures_of(family, checked_tokenizer(tokenizer)))
+    return Counter(family, measures_of(family, check_tokenizer(tokenizer)))
 
 
 @functools.lru_cache(1024)
 def _counter(target: Target) -> Counter:
     family = family_of(target.model, target.api, target.endpoint)
-    return Counter(family, measures_of(family, registered(target.model)))
+    return Counter(family, measures_of(family, find_registered(target.model)))
 
 
 on_change(_counter.cache_clear)

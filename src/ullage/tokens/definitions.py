@@ -164,7 +164,7 @@ def arguments_in(arguments: str) -> int:
     return len(found) if isinstance(found, dict) else 0
 
 
-def wrapped(calls: Iterable[tuple[str, str]]) -> str:
+def wrap_calls(calls: Iterable[tuple[str, str]]) -> str:
     """Returns parallel calls (name, arguments) as the single call that OpenAI makes of them."""
     uses = (
         f'{{"recipient_name":"functions.{name}","parameters":{compact(arguments)}}}'
@@ -173,7 +173,7 @@ def wrapped(calls: Iterable[tuple[str, str]]) -> str:
     return f'{{"tool_uses":[{",".join(uses)}]}}'
 
 
-def quoted(result: str) -> str:
+def quote_result(result: str) -> str:
     """Returns a result as the list of parallel results has it: JSON as JSON, text as a JSON string."""
     # Many lines of logs begin like a list, and to fail as JSON takes long.
     if result.lstrip()[:1] + result.rstrip()[-1:] in ("{}", "[]"):

@@ -107,7 +107,7 @@ def image_size(url: str) -> PixelSize | None:
     if not mark or not head.startswith("data:"):
         return None
     if data.startswith("<ELIDED "):  # A recording replaces data by a mark that keeps its size.
-        return _elided_size(data)
+        return _read_omitted_size(data)
     try:
         start = base64.b64decode(
             data[:87_380], validate=False
@@ -121,7 +121,7 @@ def image_size(url: str) -> PixelSize | None:
     return None
 
 
-def elided(data: str) -> Mapping[str, Any]:
+def read_omission(data: str) -> Mapping[str, Any]:
     """Returns the facts that a recording keeps about omitted data; empty if the data is present."""
     if not data.startswith("<ELIDED "):
         return {}
@@ -132,8 +132,8 @@ def elided(data: str) -> Mapping[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _elided_size(data: str) -> PixelSize | None:
-    known = elided(data)
+def _read_omitted_size(data: str) -> PixelSize | None:
+    known = read_omission(data)
     width, height = known.get("width"), known.get("height")
     if not (isinstance(width, int) and isinstance(height, int) and min(width, height) > 0):
         return None

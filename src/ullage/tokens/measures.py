@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ullage.errors import ConfigurationError
 from ullage.tokens.ceilings import BOUNDS
-from ullage.tokens.definitions import arguments_in, compact, quoted
+from ullage.tokens.definitions import arguments_in, compact, quote_result
 from ullage.tokens.vocabularies import vocabulary
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def measures_of(family: Family, tokenizer: Tokenizer | None) -> Measures:
         exact, learns = getattr(tokenizer, "exact", False) is True, hasattr(tokenizer, "learn")
         # A tokenizer that learns keeps its own counts. If an estimate were remembered here, it would never be
         # corrected.
-        count = _checked(tokenizer) if learns else remembered(_checked(tokenizer))
+        count = _check_counts(tokenizer) if learns else remember_results(_check_counts(tokenizer))
         return _measures(count, None, custom=True, exact=exact, learns=learns)
     return _vocabulary_measures(family.vocabulary, family.bound)
 
@@ -77,7 +77,7 @@ def _vocabulary_measures(name: str, bound: str) -> Measures:
         raise ConfigurationError(f"unknown bound {bound!r}; use one of {', '.join(sorted(BOUNDS))}")
     text = _vocabulary_measure(name)
     rule = BOUNDS[bound]
-    return _measures(text, None if rule is None else remembered(lambda each: rule(each, text(each))))
+    return _measures(text, None if rule is None else remember_results(lambda each: rule(each, text(each))))
 
 
 @functools.cache
@@ -86,20 +86,20 @@ def _vocabulary_measure(name: str) -> Measure:
         return vocabulary(name).count(text)
 
     if name not in LINEWISE:
-        return remembered(count)
-    count_part = remembered(count, PARTS)
+        return remember_results(count)
+    count_part = remember_results(count, PARTS)
 
     def count_parts(text: str) -> int:
         if len(text) < PART_CHARS:
             return count(text)
-        parts = quoted_parts(text)
+        parts = split_at_quotes(text)
         return count(text) if len(parts) == 1 else sum(map(count_part, parts))
 
     # A digest grows at its end, line by line: only the last part of it is new.
-    return remembered(count_parts)
+    return remember_results(count_parts)
 
 
-def quoted_parts(text: str) -> list[str]:
+def split_at_quotes(text: str) -> list[str]:
     """Returns the text in parts of at least PART_CHARS; each part but the first begins with a quoted line."""
     parts: list[str] = []
     start, end = 0, text.find(_QUOTED_LINE, PART_CHARS)
@@ -121,12 +121,12 @@ def _measures(
     def measure_compact(each: str) -> int:
         return text(compact(each))
 
-    measure_quoted = functools.partial(_quoted, text)
+    measure_quoted = functools.partial(_count_quoted, text)
     return Measures(
         text=text,
-        compact=measure_compact if learns else remembered(measure_compact),
-        quoted=measure_quoted if learns else remembered(measure_quoted),
-        arguments=remembered(arguments_in),
+        compact=measure_compact if learns else remember_results(measure_compact),
+        quoted=measure_quoted if learns else remember_results(measure_quoted),
+        arguments=remember_results(arguments_in),
         upper=upper,
         custom=custom,
         exact=exact,
@@ -134,12 +134,12 @@ def _measures(
     )
 
 
-def _quoted(text: Measure, given: str) -> tuple[int, bool]:
-    written = quoted(given)
+def _count_quoted(text: Measure, given: str) -> tuple[int, bool]:
+    written = quote_result(given)
     return text(written), len(written) < len(given)
 
 
-def _checked(tokenizer: Tokenizer) -> Measure:
+def _check_counts(tokenizer: Tokenizer) -> Measure:
     """Returns the tokenizer's `count`, with a check that each result is an integer of at least 0."""
 
     def count(text: str) -> int:
@@ -154,7 +154,9 @@ def _checked(tokenizer: Tokenizer) -> Measure:
     return count
 
 
-def remembered(measure: Callable[[Asked], Value], generation: int = GENERATION) -> Callable[[Asked], Value]:
+def remember_results(
+    measure: Callable[[Asked], Value], generation: int = GENERATION
+) -> Callable[[Asked], Value]:
     """Returns `measure` with a memory: it runs once for each argument while the result is remembered."""
     young: dict[tuple[int, int], Value] = {}
     old: dict[tuple[int, int], Value] = {}

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ullage.tokens.duration import seconds_of
-from ullage.tokens.images import IMAGES, RULES, elided, image_cost
-from ullage.tokens.measures import remembered
+from ullage.tokens.images import IMAGES, RULES, image_cost, read_omission
+from ullage.tokens.measures import remember_results
 
 Price = Callable[[str], tuple[int, int]]
 """Takes a text and returns its tokens and its ceiling."""
@@ -124,12 +124,12 @@ def _duration(data: str, usual: tuple[int, int]) -> tuple[float, float]:
     return size / usual[0], size / usual[1]
 
 
-def _measured_seconds(data: str) -> float:
+def _measure_seconds(data: str) -> float:
     seconds = seconds_of(_bytes(data))
     return -1.0 if seconds is None else seconds
 
 
-_seconds = remembered(_measured_seconds, 1000)
+_seconds = remember_results(_measure_seconds, 1000)
 """Returns the seconds that base64 data lasts; -1 if the length is unknown."""
 
 
@@ -163,7 +163,7 @@ def _count_pages(data: str) -> tuple[int, int]:
     return 1 + size // PAGE_BYTES[0], 1 + size // PAGE_BYTES[1]
 
 
-_pages = remembered(_count_pages, 1000)
+_pages = remember_results(_count_pages, 1000)
 
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _TOTAL = re.compile(rb"/Count\s+(\d{1,6})(?!\d)")
@@ -215,7 +215,7 @@ def beside_content(message: Mapping[str, Any], price: Price) -> tuple[int, int]:
         more, most = price(thought)
         tokens, ceiling = tokens + more, ceiling + most
     if message.get("audio"):
-        more, most = _spoken(message["audio"], price)
+        more, most = _count_spoken_answer(message["audio"], price)
         tokens, ceiling = tokens + more, ceiling + most
     return tokens, ceiling
 
@@ -224,7 +224,7 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking_blocks", "reasoning_det
 """Fields of a message that hold its thinking, as a text or as blocks."""
 
 
-def _spoken(audio: Any, price: Price) -> tuple[int, int]:
+def _count_spoken_answer(audio: Any, price: Price) -> tuple[int, int]:
     """Returns the cost of an earlier spoken answer, by its transcript if there is one."""
     transcript = audio.get("transcript") if isinstance(audio, Mapping) else None
     if not isinstance(transcript, str) or not transcript:
@@ -269,5 +269,5 @@ def _bytes(data: str) -> bytes:
 
 def _size(data: str) -> int:
     """Returns the size of base64 data in bytes; for data that a recording omits, the recorded size."""
-    known = elided(data).get("bytes")
+    known = read_omission(data).get("bytes")
     return known if isinstance(known, int) and known >= 0 else len(data) * 3 // 4

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ullage.errors import ConfigurationError
 from ullage.target import target_of
 from ullage.tokens.families import family_of, longest_prefix
-from ullage.tokens.vocabularies import Vocabulary, checked_tokenizer, vocabulary
+from ullage.tokens.vocabularies import Vocabulary, check_tokenizer, vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def register_tokenizer(family: str, tokenizer: Tokenizer) -> None:
         raise ConfigurationError(
             "the family is empty or not a string; use a model name or its beginning, such as 'gpt-4o'"
         )
-    _registered[family.lower()] = checked_tokenizer(tokenizer)
+    _registered[family.lower()] = check_tokenizer(tokenizer)
     for watcher in _watchers:
         watcher()
 
@@ -38,7 +38,7 @@ def on_change(watcher: Callable[[], object]) -> None:
     _watchers.append(watcher)
 
 
-def registered(model: str | None) -> Tokenizer | None:
+def find_registered(model: str | None) -> Tokenizer | None:
     """Returns the tokenizer registered for the model or the longest prefix of its name, or None."""
     if not _registered or model is None:
         return None
@@ -49,7 +49,7 @@ def registered(model: str | None) -> Tokenizer | None:
 def get_tokenizer(model: ModelLike = None) -> Tokenizer:
     """Returns the tokenizer that counts the texts of `model`; without a model, the fallback's."""
     model = target_of(model).model
-    return registered(model) or vocabulary(family_of(model).vocabulary)
+    return find_registered(model) or vocabulary(family_of(model).vocabulary)
 
 
 def ready(model: str | None) -> None:

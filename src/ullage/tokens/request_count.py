@@ -143,7 +143,7 @@ def _total(counter: Counter, messages: Sequence[Message], bare: Cost, once: Cost
         ceiling += cost.ceiling
         exact = exact and is_plain(message)
         if message["role"] not in SYSTEM_ROLES:
-            recalled = _recalled_tokens(counter, message, cost.tokens)
+            recalled = _count_recalled(counter, message, cost.tokens)
             blocks["recalled"] += recalled
             blocks["turns"] += cost.tokens - recalled
             continue
@@ -161,7 +161,7 @@ def _digest_tokens(counter: Counter, message: Message, tokens: int) -> int:
     return max(0, tokens - counter.message({**message, "content": own}).tokens)
 
 
-def _recalled_tokens(counter: Counter, message: Message, tokens: int) -> int:
+def _count_recalled(counter: Counter, message: Message, tokens: int) -> int:
     """Returns the tokens of our recalled block in a user message of `tokens` tokens."""
     content = message.get("content")
     if message["role"] != "user" or (own := without_recalled(content)) is content:

@@ -97,7 +97,7 @@ class _Schema:
         properties, required = schema.get("properties"), schema.get("required")
         needed = required if isinstance(required, list | tuple) else ()
         for name, value in properties.items() if isinstance(properties, Mapping) else ():
-            member = self._resolved(value)
+            member = self._resolve_reference(value)
             if member.get("type") == "object" and not member.keys() & {"properties", "additionalProperties"}:
                 continue  # An object without any detail is left out.
             key = name if _IDENTIFIER.fullmatch(name) else _literal(name)
@@ -126,7 +126,7 @@ class _Schema:
     def _variants(self, schema: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
         for key in ("anyOf", "oneOf"):
             if isinstance(schema.get(key), list | tuple):
-                return [self._resolved(each) for each in schema[key]]
+                return [self._resolve_reference(each) for each in schema[key]]
         kinds = schema.get("type")
         if not isinstance(kinds, list | tuple):
             return None
@@ -147,7 +147,7 @@ class _Schema:
     def _array(self, items: Any, depth: int) -> str:
         if not isinstance(items, Mapping) or not items:
             return "any[]"
-        member = self._resolved(items)
+        member = self._resolve_reference(items)
         inner = self._type(member, depth + 1)
         comments = _comments(member)
         if comments or "\n" in inner:
@@ -155,7 +155,7 @@ class _Schema:
         is_union = "enum" in member or self._variants(member) is not None
         return f"Array<{inner}>" if is_union else f"{inner}[]"
 
-    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+    def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
         """Returns a schema with its reference replaced by the definition."""
         for _ in range(DEEPEST):
             if not isinstance(schema, Mapping):

@@ -54,7 +54,7 @@ class Tokenizer(Protocol):
         ...
 
 
-def checked_tokenizer(given: Any) -> Tokenizer:
+def check_tokenizer(given: Any) -> Tokenizer:
     """Returns a caller's tokenizer; raises ConfigurationError if it is not a tokenizer.
 
     A text has a method `count` too, which counts something else, so the name is checked as well.
@@ -131,12 +131,12 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Returns the token ids of `text`."""
-        return self._encode(self._prepared(text))
+        return self._encode(self._prepare_text(text))
 
     def count(self, text: str) -> int:
         """Returns the number of tokens of `text`."""
         if self._prepare is not None or not text.isascii():
-            text = self._prepared(text)
+            text = self._prepare_text(text)
         if len(text) > _LONG and self.name not in _WHOLE:
             return sum(map(self._count, blocks_of(text)))
         return self._count(text)
@@ -153,7 +153,7 @@ class Vocabulary:
         """Makes splintr build now the tables that it otherwise builds at the first unknown word."""
         self._encode("qzxvkjwq")
 
-    def _prepared(self, text: str) -> str:
+    def _prepare_text(self, text: str) -> str:
         if not text.isascii():
             text = _without_lone_surrogates(text)
         return text if self._prepare is None else self._prepare(text)
