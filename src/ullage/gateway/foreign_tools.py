@@ -13,7 +13,7 @@ import orjson
 
 from ullage.errors import InvalidRequest
 from ullage.gateway.tool_names import INPUT, ToolNames
-from ullage.wire.calls import function_tool, named_function
+from ullage.wire.calls import choose_function, function_tool
 from ullage.wire.fields import BodyField, without
 from ullage.wire.openai_responses_reader import read_tool
 
@@ -116,7 +116,7 @@ def _choice(request: Request, *, has_tools: bool) -> Any:
         return choice
     inner = choice.get("custom", choice)
     if choice.get("type") == "custom" and isinstance(inner, dict) and isinstance(inner.get("name"), str):
-        return named_function(inner["name"])
+        return choose_function(inner["name"])
     raise InvalidRequest(
         f"a choice of the type {choice.get('type')!r} cannot be sent to the model's server: choose auto, "
         "none, required or one function",

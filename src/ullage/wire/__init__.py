@@ -20,7 +20,7 @@ from ullage.wire import conversion
 from ullage.wire.api import APIS, MODULES, Api, api_of
 from ullage.wire.fields import BodyField
 from ullage.wire.foreign import check_format
-from ullage.wire.original import restored
+from ullage.wire.original import restore_original
 from ullage.wire.request import Request
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def write(request: Request, api: ApiName) -> dict[str, Any]:
     body = known.write(conversion.prepare(request, known.name))
     if request.api == api and request.original is not None:
         before = known.write(_read(BodyField(request.original, api), known))
-        return restored(request.original, before, body)
+        return restore_original(request.original, before, body)
     if known.members is not None and request.api != api:
         return {name: value for name, value in body.items() if name in known.members}
     return body

@@ -11,12 +11,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ullage.wire import conversion
-from ullage.wire.calls import assistant, call, function_tool, named_function, schema_format
+from ullage.wire.calls import assistant, call, choose_function, function_tool, schema_format
 from ullage.wire.fields import BodyField, Object, without
 from ullage.wire.original import BodyOrigin
 from ullage.wire.parts import data_url, image_part, own_block, text_part
 from ullage.wire.request import Request
-from ullage.wire.turns import APART, marked
+from ullage.wire.turns import APART, mark_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ def read(body: BodyField) -> Request:
     system, turns, tools = body.at("system"), body.at("messages"), body.at("tools")
     if turns.value is None:
         raise turns.wrong("the messages are missing")
-    messages = [*_system(system), *marked(_by_turn(turns))]
+    messages = [*_system(system), *mark_turns(_by_turn(turns))]
     return Request(
         model=body.at("model").optional_text(),
         messages=tuple(messages),
@@ -116,7 +116,7 @@ def _assistant(content: BodyField, more: Object) -> Object:
             calls.append((len(parts), _call(block)))
         else:
             parts.append(_part(block))
-    return assistant(parts, [conversion.placed(each, at, len(parts)) for at, each in calls], **more)
+    return assistant(parts, [conversion.place_call(each, at, len(parts)) for at, each in calls], **more)
 
 
 def _call(block: BodyField) -> Object:
@@ -224,7 +224,7 @@ def _take_choice(place: BodyField, rest: Object) -> Any:
     if more:
         rest["tool_choice"] = more
     if kind == "tool":
-        return named_function(place.get("name").text())
+        return choose_function(place.get("name").text())
     if kind not in CHOICES:
         raise place.at("type").wrong(f"unknown tool choice {kind!r}; use auto, any, tool or none")
     return CHOICES[kind]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ullage.messages import SYSTEM_ROLES
 from ullage.wire import conversion
 from ullage.wire.anthropic_reader import source_text
-from ullage.wire.calls import arguments_object, chosen_name
+from ullage.wire.calls import arguments_object, read_chosen_name
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.original import patched_content
+from ullage.wire.original import patch_content
 from ullage.wire.parts import listed, split_data_url
 from ullage.wire.turns import APART
 
@@ -129,7 +129,7 @@ def _assistant_turn(message: Message, own: bool) -> Object:
     content = message.get("content")
     if not calls and (content is None or isinstance(content, str)):
         return {"role": "assistant", "content": content or "", **_extras(message, own)}
-    blocks = conversion.interleaved(
+    blocks = conversion.interleave_calls(
         [_block(part, own) if conversion.is_sendable(part) else None for part in listed(content)],
         [(each, _call_block(each, own)) for each in calls],
     )
@@ -232,7 +232,7 @@ def _put_choice(choice: Any, body: Object, allowed: bool) -> None:
     left = body.pop("tool_choice", {})
     if not allowed or (choice is None and not left):
         return
-    name = chosen_name(choice)
+    name = read_chosen_name(choice)
     kind = {"type": CHOICES.get(str(choice), "auto")} if name is None else {"type": "tool", "name": name}
     body["tool_choice"] = {**kind, **left}
 
@@ -258,10 +258,10 @@ def patch(body: Object, kept: Sequence[Kept]) -> Object:
     made = dict(body)
     for each in kept:
         if each.origin is None or (not each.origin.items and not each.is_same):
-            made["system"] = patched_content(each, body.get("system"))
+            made["system"] = patch_content(each, body.get("system"))
     placed = [each for each in kept if each.origin is not None and each.origin.items]
     groups = groupby(placed, key=_turn_number)
-    turns = [_patched(body["messages"][number], list(group)) for number, group in groups]
+    turns = [_patch_turn(body["messages"][number], list(group)) for number, group in groups]
     made["messages"] = list(_without_old_thinking(turns))
     return made
 
@@ -270,30 +270,30 @@ def _turn_number(kept: Kept) -> int:
     return kept.origin.items[0] if kept.origin is not None else -1
 
 
-def _patched(turn: Mapping[str, Any], group: Sequence[Kept]) -> Any:
+def _patch_turn(turn: Mapping[str, Any], group: Sequence[Kept]) -> Any:
     """Returns a turn with the messages that are kept of it; the given object if all are, unchanged."""
     first, content = group[0], turn["content"]
     if first.origin is None or first.origin.blocks is None:
-        return turn if first.is_same else _patched_turn(turn, first)
+        return turn if first.is_same else _patch_whole_turn(turn, first)
     blocks: list[Any] = []
     for each in group:
         own = [content[index] for index in (each.origin.blocks if each.origin else None) or ()]
         if each.is_same:
             blocks += own
         elif each.message["role"] == "tool":
-            blocks.append({**own[0], "content": patched_content(each, own[0].get("content"))})
+            blocks.append({**own[0], "content": patch_content(each, own[0].get("content"))})
         else:
-            blocks += patched_content(each, own)
+            blocks += patch_content(each, own)
     if len(blocks) == len(content) and all(map(_is_same_object, blocks, content)):
         return turn
     return {**turn, "content": blocks}
 
 
-def _patched_turn(turn: Mapping[str, Any], kept: Kept) -> Object:
+def _patch_whole_turn(turn: Mapping[str, Any], kept: Kept) -> Object:
     """Returns a whole turn with the changes of its message."""
     if kept.message.get("tool_calls"):
         return write_turn(kept.message, own=True)
-    return {**turn, "content": patched_content(kept, turn["content"])}
+    return {**turn, "content": patch_content(kept, turn["content"])}
 
 
 def _is_same_object(one: object, other: object) -> bool:

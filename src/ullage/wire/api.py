@@ -142,11 +142,11 @@ def api_of(name: ApiName) -> Api:
     """Returns the object of an API; raises InvalidRequest for an unknown name."""
     if not isinstance(name, str) or name not in MODULES:
         raise InvalidRequest(f"unknown API; one of {', '.join(APIS)}", api=shown(name))
-    return _loaded(name)
+    return _load_api(name)
 
 
 @cache
-def _loaded(name: ApiName) -> Api:
+def _load_api(name: ApiName) -> Api:
     module = import_module(f"ullage.wire.{MODULES[name]}")
     found: Api = next(api for api in module.APIS if api.name == name)
     return found

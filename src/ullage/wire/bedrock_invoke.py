@@ -75,7 +75,7 @@ def _format_of(body: BodyField) -> ApiName | None:
     return "bedrock.converse" if _is_converse(body) else "openai.chat"
 
 
-def _wrapped(body: Object) -> ApiName | None:
+def _find_form(body: Object) -> ApiName | None:
     """Returns the API whose turns a body has: those of Claude's are known without looking at them."""
     return "anthropic.messages" if body.get(VERSION) is not None else None
 
@@ -159,4 +159,4 @@ USAGE: Mapping[str, Sum] = {  # each maker of a model behind it has its own word
     "reasoning": (THINKING,),
 }
 
-APIS = (Api(name=INVOKE, read=read, write=write, usage=USAGE, leave=leave, form=_wrapped),)
+APIS = (Api(name=INVOKE, read=read, write=write, usage=USAGE, leave=leave, form=_find_form),)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.wire import anthropic_reader, conversion
-from ullage.wire.calls import assistant, call, function_tool, named_function, schema_format
-from ullage.wire.fields import BodyField, Object, parsed, without
-from ullage.wire.parts import NAMED, base64_text, data_url, folded, media_part, text_part
+from ullage.wire.calls import assistant, call, choose_function, function_tool, schema_format
+from ullage.wire.fields import BodyField, Object, parse_json, without
+from ullage.wire.parts import NAMED, base64_text, data_url, fold_parts, media_part, text_part
 from ullage.wire.request import Request
-from ullage.wire.turns import marked
+from ullage.wire.turns import mark_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ def read(body: BodyField) -> Request:
     turns = body.at("messages")
     if turns.value is None:
         raise turns.wrong("the messages are missing")
-    messages = [*_system(body.at("system")), *marked(_turn(turn) for turn in turns.each())]
+    messages = [*_system(body.at("system")), *mark_turns(_turn(turn) for turn in turns.each())]
     config = body.at("toolConfig")
     return Request(
         model=body.get("model", "modelId").optional_text(),
@@ -57,7 +57,7 @@ def _system(place: BodyField) -> Iterator[Object]:
     else:
         parts = _parts(place)
     if parts:
-        yield {"role": "system", "content": folded(parts)}
+        yield {"role": "system", "content": fold_parts(parts)}
 
 
 def _turn(turn: BodyField) -> Iterator[Object]:
@@ -80,14 +80,14 @@ def _turn(turn: BodyField) -> Iterator[Object]:
             parts.append(last)
     yield from results
     if role == "assistant":
-        made = [conversion.placed(each, at, len(parts)) for at, each in calls]
-        yield {**assistant(parts, made), "content": folded(parts) or (None if calls else "")}
+        made = [conversion.place_call(each, at, len(parts)) for at, each in calls]
+        yield {**assistant(parts, made), "content": fold_parts(parts) or (None if calls else "")}
     elif role not in ("user", "system"):
         raise turn.at("role").wrong(f"unknown role {role!r}; use user or assistant")
     elif calls:
         raise turn.at("content").wrong("only the assistant can call tools")
     elif parts:
-        yield {"role": role, "content": folded(parts)}
+        yield {"role": role, "content": fold_parts(parts)}
 
 
 def _blocks(content: BodyField) -> Iterator[BodyField]:
@@ -122,7 +122,7 @@ def _result(result: BodyField) -> Object:
     return {
         "role": "tool",
         "tool_call_id": result.get("toolUseId").text(),
-        "content": folded(parts) or "",
+        "content": fold_parts(parts) or "",
         **({BESIDE: more} if more else {}),
         **failed,
     }
@@ -155,7 +155,7 @@ def _json(place: BodyField) -> Object:
     return text_part(place.json(), json=True)
 
 
-def _guarded(place: BodyField) -> Object:
+def _read_guarded(place: BodyField) -> Object:
     inner = place.at("text")
     if inner.value is not None:
         return text_part(inner.get("text").text(), guardContent=place.value)
@@ -173,15 +173,15 @@ def _reasoning(place: BodyField) -> Object:
     }
 
 
-def joined_text(place: BodyField) -> str:
+def join_texts(place: BodyField) -> str:
     """Returns the text of a search result, or of text with citations."""
     return "\n".join(each.at("text").optional_text() or "" for each in place.get("content").each())
 
 
-def _joined(name: str) -> Callable[[BodyField], Object]:
-    def joined(place: BodyField) -> Object:
+def _make_citable_reader(name: str) -> Callable[[BodyField], Object]:
+    def read(place: BodyField) -> Object:
         title = place.at("title").optional_text()
-        part: Object = {"type": "document", "text": joined_text(place), name: place.value}
+        part: Object = {"type": "document", "text": join_texts(place), name: place.value}
         if title is not None:
             part["title"] = title
         citable = place.at("citations").value
@@ -189,7 +189,7 @@ def _joined(name: str) -> Callable[[BodyField], Object]:
             part["citations"] = citable
         return part
 
-    return joined
+    return read
 
 
 def _media(head: str) -> Callable[[BodyField], Object]:
@@ -233,10 +233,10 @@ _READERS: Mapping[str, Callable[[BodyField], Object]] = {
     "document": _media("document"),
     "video": _media("video"),
     "audio": _media("audio"),
-    "guardContent": _guarded,
+    "guardContent": _read_guarded,
     "reasoningContent": _reasoning,
-    "searchResult": _joined("searchResult"),
-    "citationsContent": _joined("citationsContent"),
+    "searchResult": _make_citable_reader("searchResult"),
+    "citationsContent": _make_citable_reader("citationsContent"),
 }
 
 
@@ -256,7 +256,7 @@ def _tool(place: BodyField) -> Object:
         return {**place.object(), "type": kind}
     spec = place.at("toolSpec")
     given = spec.at("inputSchema").at("json")
-    schema = parsed(given.value) if isinstance(given.value, str) else given.optional_object()
+    schema = parse_json(given.value) if isinstance(given.value, str) else given.optional_object()
     more = without(spec.object(), "name", "description", "inputSchema", "strict")
     tool = function_tool(
         spec.get("name").text(),
@@ -273,7 +273,7 @@ def _choice(place: BodyField) -> Any:
     if place.value is None:
         return None
     if place.has("tool"):
-        return named_function(place.at("tool").get("name").text())
+        return choose_function(place.at("tool").get("name").text())
     return next((word for name, word in CHOICES.items() if name in place.object()), None)
 
 
@@ -282,7 +282,7 @@ def _format(place: BodyField) -> Object | None:
         return None
     described = place.get("structure").get("jsonSchema")
     schema = described.get("schema")
-    value = parsed(schema.value) if isinstance(schema.value, str) else schema.value
+    value = parse_json(schema.value) if isinstance(schema.value, str) else schema.value
     if not isinstance(value, dict):
         raise schema.wrong("must be a JSON schema")
     return schema_format(value, **without(described.object(), "schema"))

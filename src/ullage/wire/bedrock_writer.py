@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.messages import part_text
 from ullage.wire import conversion
-from ullage.wire.bedrock_reader import BESIDE, CACHE, inner_text, joined_text
-from ullage.wire.calls import arguments_object, chosen_name
-from ullage.wire.fields import BodyField, Object, parsed, without
+from ullage.wire.bedrock_reader import BESIDE, CACHE, inner_text, join_texts
+from ullage.wire.calls import arguments_object, read_chosen_name
+from ullage.wire.fields import BodyField, Object, parse_json, without
 from ullage.wire.parts import NAMED, listed, split_data_url
-from ullage.wire.turns import joined, split_system
+from ullage.wire.turns import group_turns, split_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def write(request: Request) -> Object:
     system, turns = split_system(request.messages)
     if system:
         body["system"] = [block for message in system for block in _content(message, own)]
-    body["messages"] = [_turn(turn, own) for turn in joined(turns, alternating=True)]
+    body["messages"] = [_turn(turn, own) for turn in group_turns(turns, alternating=True)]
     config = _tool_config(request, own)
     if config:
         body["toolConfig"] = config
@@ -69,7 +69,7 @@ def _turn(turn: Sequence[Message], own: bool) -> Object:
 def _answer(message: Message, own: bool) -> Iterator[Object]:
     parts = [part if conversion.is_sendable(part) else None for part in listed(message.get("content"))]
     calls = [(each, {**each}) for each in message.get("tool_calls") or ()]
-    for each in conversion.interleaved(parts, calls):
+    for each in conversion.interleave_calls(parts, calls):
         yield from _with_cache(each, _call(each, own) if "function" in each else _block(each, own), own)
 
 
@@ -127,20 +127,20 @@ def _block(part: Object, own: bool) -> Object:
 
 
 def _json(part: Object, _: str) -> Object:
-    value = parsed(part["text"])
+    value = parse_json(part["text"])
     return {"text": part["text"]} if value is None else {"json": value}
 
 
-def _guarded(part: Object, name: str) -> Object:
+def _write_guarded(part: Object, name: str) -> Object:
     guarded = part[name]
     if part.get("type") != "text" or guarded["text"]["text"] == part["text"]:
         return {name: guarded}
     return {name: {**guarded, "text": {**guarded["text"], "text": part["text"]}}}
 
 
-def _quoted(part: Object, name: str) -> Object:
+def _write_quoted(part: Object, name: str) -> Object:
     given = part[name]
-    if joined_text(BodyField(given, CONVERSE)) == part["text"]:
+    if join_texts(BodyField(given, CONVERSE)) == part["text"]:
         return {name: given}
     return {name: {**given, "content": [{"text": part["text"]}]}}
 
@@ -163,8 +163,8 @@ def _medium(part: Object, _: str) -> Object:
 
 _OWN: Mapping[str, Callable[[Object, str], Object]] = {
     "json": _json,
-    "guardContent": _guarded,
-    **dict.fromkeys(QUOTED, _quoted),
+    "guardContent": _write_guarded,
+    **dict.fromkeys(QUOTED, _write_quoted),
     BESIDE: _medium,
 }
 _HEADS = {
@@ -180,12 +180,12 @@ def _text(part: Object) -> Object:
     return {"text": part_text(part)}
 
 
-def _thought(part: Object) -> Object:
+def _write_thinking(part: Object) -> Object:
     reasoning = {"text": part["thinking"], **without(part, "type", "thinking", CACHE)}
     return {"reasoningContent": {"reasoningText": reasoning}}
 
 
-def _redacted(part: Object) -> Object:
+def _write_redacted(part: Object) -> Object:
     return {"reasoningContent": {"redactedContent": part.get("data")}}
 
 
@@ -219,8 +219,8 @@ _BLOCKS: Mapping[str, Callable[[Object], Object]] = {
     "text": _text,
     "refusal": _text,
     "document": _text,
-    "thinking": _thought,
-    "redacted_thinking": _redacted,
+    "thinking": _write_thinking,
+    "redacted_thinking": _write_redacted,
     "image_url": _new_medium,
     "video_url": _new_medium,
     "input_audio": _new_medium,
@@ -237,7 +237,7 @@ def _tool_config(request: Request, own: bool) -> Object:
     choice = request.tool_choice
     if choice is None or not (tools or own):
         return config
-    name = chosen_name(choice)
+    name = read_chosen_name(choice)
     if name is None and (not isinstance(choice, str) or choice not in CHOICES):
         raise conversion.no_counterpart(f"tool_choice {choice}", CONVERSE)
     config["toolChoice"] = {CHOICES[choice]: {}} if name is None else {"tool": {"name": name}}

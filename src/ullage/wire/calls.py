@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.wire.fields import Object, parsed
+from ullage.wire.fields import Object, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def arguments_object(text: Any) -> Object:
         return text
     if not text:
         return {}
-    value = parsed(text)
+    value = parse_json(text)
     return value if isinstance(value, dict) else {"arguments": text}
 
 
@@ -37,7 +37,7 @@ MADE = "made_call"
 """Prefix of the ids that are made for calls without one."""
 
 
-def given_id(identity: str) -> str | None:
+def find_given_id(identity: str) -> str | None:
     """Returns the id of a call if its body had one, else None."""
     return None if identity.startswith(MADE) else identity
 
@@ -54,7 +54,7 @@ class Ids:
         """Begins the message at this position; its new ids are the same wherever reading started."""
         self._made, self._place = 0, f"{index}_"
 
-    def made(self, given: str | None, name: str | None, *, prefix: str = MADE) -> str:
+    def make_id(self, given: str | None, name: str | None, *, prefix: str = MADE) -> str:
         """Returns the id of a call: the given one, or a new one."""
         identity = given
         if not identity:
@@ -63,14 +63,14 @@ class Ids:
         self._open.append((identity, name))
         return identity
 
-    def answered(self, given: str | None, name: str | None = None) -> str:
+    def match_result(self, given: str | None, name: str | None = None) -> str:
         """Returns the id of the call that a result answers: by id, else by name, else the oldest one."""
         index = self._find(given, name)
         if index is not None:
             return self._open.pop(index)[0]
         if given:
             return given
-        self.made(None, name)
+        self.make_id(None, name)
         return self._open.pop()[0]
 
     def _find(self, given: str | None, name: str | None) -> int | None:
@@ -90,7 +90,7 @@ def function_tool(name: str, description: str | None, parameters: Any, /, **more
     return {**more, "type": "function", "function": function}
 
 
-def named_function(name: str) -> Object:
+def choose_function(name: str) -> Object:
     """Returns the tool choice for one function."""
     return {"type": "function", "function": {"name": name}}
 
@@ -100,7 +100,7 @@ def schema_format(schema: Any, /, **more: Any) -> Object:
     return {"type": "json_schema", "json_schema": {**more, "schema": schema}}
 
 
-def chosen_name(choice: Any) -> str | None:
+def read_chosen_name(choice: Any) -> str | None:
     """Returns the function that a tool choice names, or None."""
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None

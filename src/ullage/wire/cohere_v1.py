@@ -24,10 +24,10 @@ from ullage.wire.cohere import (
     write_document,
     write_format,
 )
-from ullage.wire.fields import BodyField, Object, is_list, parsed, without
+from ullage.wire.fields import BodyField, Object, is_list, parse_json, without
 from ullage.wire.parts import listed
 from ullage.wire.request import Request
-from ullage.wire.turns import joined, marked
+from ullage.wire.turns import group_turns, mark_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def read(body: BodyField) -> Request:
     if preamble:
         messages.append({"role": "system", "content": preamble, FIELD: PREAMBLE})
     messages += read_documents(body.at(DOCUMENTS))
-    messages += marked(_read_turn(turn, ids) for turn in body.at("chat_history").each())
+    messages += mark_turns(_read_turn(turn, ids) for turn in body.at("chat_history").each())
     text = body.get("message").text()
     results = list(_read_results(body.at("tool_results"), ids))
     if text or not results:
@@ -110,7 +110,7 @@ def _read_turn(turn: BodyField, ids: Ids) -> Iterator[Object]:
 def _read_call(place: BodyField, ids: Ids) -> Object:
     name = place.get("name").text()
     given = place.at("parameters")
-    return call(ids.made(None, name), name, "{}" if given.value is None else given.json())
+    return call(ids.make_id(None, name), name, "{}" if given.value is None else given.json())
 
 
 def _read_results(place: BodyField, ids: Ids) -> Iterator[Object]:
@@ -119,7 +119,7 @@ def _read_results(place: BodyField, ids: Ids) -> Iterator[Object]:
         name = made.at("name").optional_text()
         yield {
             "role": "tool",
-            "tool_call_id": ids.answered(None, name),
+            "tool_call_id": ids.match_result(None, name),
             "content": result.at("outputs").json(),
             **({} if made.value is None else {"call": made.object()}),
         }
@@ -192,7 +192,9 @@ def _conversation(messages: Sequence[Message], own: bool) -> Object:
     while end and messages[end - 1]["role"] == "tool":
         end -= 1
     has_message = end > 0 and messages[end - 1]["role"] == "user"
-    history = [_write_turn(turn, calls) for turn in joined(messages[: end - has_message], only_results=True)]
+    history = [
+        _write_turn(turn, calls) for turn in group_turns(messages[: end - has_message], only_results=True)
+    ]
     body: Object = {"chat_history": history} if history or own else {}
     body["message"] = _text(messages[end - 1]) if has_message else ""
     if end < len(messages):
@@ -233,7 +235,7 @@ def _write_result(message: Message, calls: Mapping[str, Mapping[str, Any]]) -> O
     if made is None and called is not None:
         made = _write_call(called)
     text = _text(message)
-    outputs = parsed(text) if "call" in message else None
+    outputs = parse_json(text) if "call" in message else None
     answered = {} if made is None else {"call": made}
     return {**answered, "outputs": outputs if is_list(outputs) else [{OUTPUT: text}]}
 
@@ -267,12 +269,12 @@ def _definition(name: str, schema: Mapping[str, Any], is_required: bool, own: bo
 
 def leave(request: Request) -> Request:
     """Returns the request with plain tool results: the text of each result that was wrapped in `output`."""
-    return replace(request, messages=tuple(_unwrapped(message) for message in request.messages))
+    return replace(request, messages=tuple(_unwrap_result(message) for message in request.messages))
 
 
-def _unwrapped(message: Message) -> Message:
+def _unwrap_result(message: Message) -> Message:
     content = message.get("content")
-    outputs = parsed(content) if message["role"] == "tool" and isinstance(content, str) else None
+    outputs = parse_json(content) if message["role"] == "tool" and isinstance(content, str) else None
     if not isinstance(outputs, list) or len(outputs) != 1 or not isinstance(outputs[0], dict):
         return message
     text = outputs[0].get(OUTPUT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.messages import SYSTEM_ROLES, part_text
 from ullage.wire import conversion
 from ullage.wire.api import Api
-from ullage.wire.calls import Ids, given_id
+from ullage.wire.calls import Ids, find_given_id
 from ullage.wire.cohere import (
     DOCUMENTS,
     FIELD,
@@ -22,7 +22,7 @@ from ullage.wire.cohere import (
 )
 from ullage.wire.fields import BodyField, Object, without
 from ullage.wire.openai_chat import read_message, read_tool
-from ullage.wire.parts import folded, listed, text_part
+from ullage.wire.parts import fold_parts, listed, text_part
 from ullage.wire.request import Request
 
 if TYPE_CHECKING:
@@ -107,21 +107,21 @@ def _write_message(message: Message, own: bool) -> Object:
     calls = [_write_call(each, own) for each in message.get("tool_calls") or ()]
     if calls:
         written["tool_calls"] = calls
-    if role == "tool" and (not own or given_id(message["tool_call_id"]) is not None):
+    if role == "tool" and (not own or find_given_id(message["tool_call_id"]) is not None):
         written["tool_call_id"] = message["tool_call_id"]
     content = message.get("content")
     if content is None or isinstance(content, str):
         is_absent = calls and (content is None or (not own and not content))
         return written if is_absent else {**written, "content": content or ""}
     parts = [_write_part(part, own) for part in listed(content) if conversion.is_sendable(part)]
-    return {**written, "content": parts if own else folded(parts) or ""}
+    return {**written, "content": parts if own else fold_parts(parts) or ""}
 
 
 def _write_call(each: Mapping[str, Any], own: bool) -> Object:
     if each.get("type") == "custom":
         raise conversion.no_counterpart("custom", V2)
     if own:
-        return dict(each) if given_id(each["id"]) is not None else without(each, "id")
+        return dict(each) if find_given_id(each["id"]) is not None else without(each, "id")
     function = conversion.some(each["function"], "name", "arguments")
     return {"id": each["id"], "type": "function", "function": function}
 

@@ -145,12 +145,12 @@ def is_sendable(part: Mapping[str, Any]) -> bool:
     return part.get("type") != LEFT_OUT
 
 
-def placed(call: Object, at: int, total: int) -> Object:
+def place_call(call: Object, at: int, total: int) -> Object:
     """Returns the call with the number of parts before it, if any parts follow it."""
     return {**call, "position": at} if at < total else call
 
 
-def interleaved(
+def interleave_calls(
     parts: Sequence[Object | None], calls: Iterable[tuple[Mapping[str, Any], Object]]
 ) -> list[Object]:
     """Returns the parts with the calls at their positions between them; a part that is None is left out."""
@@ -171,7 +171,7 @@ def some(value: Mapping[str, Any], *names: str) -> Object:
     return {name: value[name] for name in names if value.get(name) is not None}
 
 
-def called_names(messages: Iterable[Message]) -> dict[str, str]:
+def map_names(messages: Iterable[Message]) -> dict[str, str]:
     """Returns the called function's name by the call's id, for APIs whose results need the name."""
     return {
         each["id"]: each["function"]["name"]

@@ -120,7 +120,7 @@ def without(value: Mapping[str, Any], *names: str) -> Object:
     return {key: each for key, each in value.items() if key not in names and each is not None}
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Returns the value of a JSON text, or None if it is not JSON."""
     try:
         return json.loads(text)

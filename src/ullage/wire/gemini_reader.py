@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.wire import conversion
-from ullage.wire.calls import Ids, assistant, call, function_tool, named_function, schema_format
+from ullage.wire.calls import Ids, assistant, call, choose_function, function_tool, schema_format
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.parts import data_url, folded, media_part, text_part
+from ullage.wire.parts import data_url, fold_parts, media_part, text_part
 from ullage.wire.request import Request
-from ullage.wire.turns import marked
+from ullage.wire.turns import mark_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def read(body: BodyField) -> Request:
         raise contents.wrong("the contents are missing")
     ids = Ids()
     messages = [*_system(body.get("systemInstruction", "system_instruction"))]
-    messages += marked(_turn(content, ids) for content in _contents(contents))
+    messages += mark_turns(_turn(content, ids) for content in _contents(contents))
     model = body.at("model").optional_text()
     return Request(
         model=model and model.removeprefix("models/"),
@@ -79,7 +79,7 @@ def _system(place: BodyField) -> Iterator[Object]:
     else:
         parts = [_part(part) for part in place.get("parts").one_or_each()]
     if any(part.get("text") for part in parts):
-        yield {"role": "system", "content": folded(parts)}
+        yield {"role": "system", "content": fold_parts(parts)}
 
 
 def _turn(content: BodyField, ids: Ids) -> Iterator[Object]:
@@ -99,8 +99,8 @@ def _turn(content: BodyField, ids: Ids) -> Iterator[Object]:
         else:
             parts.append(_part(part))
     if role in ("model", "assistant"):
-        made_calls = [conversion.placed(each, at, len(parts)) for at, each in calls]
-        yield {**assistant(parts, made_calls), "content": folded(parts) or (None if calls else "")}
+        made_calls = [conversion.place_call(each, at, len(parts)) for at, each in calls]
+        yield {**assistant(parts, made_calls), "content": fold_parts(parts) or (None if calls else "")}
         parts = []
     elif role not in ("user", "function", "tool", "system"):
         raise content.at("role").wrong(f"unknown role {role!r}; use user or model")
@@ -108,7 +108,7 @@ def _turn(content: BodyField, ids: Ids) -> Iterator[Object]:
         raise content.at("parts").wrong("only the model can call functions")
     yield from results
     if parts:
-        yield {"role": "system" if role == "system" else "user", "content": folded(parts)}
+        yield {"role": "system" if role == "system" else "user", "content": fold_parts(parts)}
 
 
 def _call(made: BodyField, part: BodyField, ids: Ids) -> Object:
@@ -119,7 +119,7 @@ def _call(made: BodyField, part: BodyField, ids: Ids) -> Object:
     if beside:
         more["functionCall"] = beside
     arguments = "{}" if args.value is None else args.json()
-    return call(ids.made(made.at("id").optional_text(), name), name, arguments, **more)
+    return call(ids.make_id(made.at("id").optional_text(), name), name, arguments, **more)
 
 
 def _result(answer: BodyField, part: BodyField, ids: Ids) -> Object:
@@ -134,7 +134,7 @@ def _result(answer: BodyField, part: BodyField, ids: Ids) -> Object:
     return {
         **more,
         "role": "tool",
-        "tool_call_id": ids.answered(answer.at("id").optional_text(), name),
+        "tool_call_id": ids.match_result(answer.at("id").optional_text(), name),
         "name": name,
         "content": [text_part(text), *media] if media else text,
     }
@@ -148,11 +148,14 @@ def _part(part: BodyField) -> Object:
     inline, file = part.get("inlineData", "inline_data"), part.get("fileData", "file_data")
     if inline.value is not None:
         mime = inline.get("mimeType", "mime_type").text()
-        return {**_held(inline, part), **media_part(mime, data_url(mime, inline.get("data").text()))}
+        return {
+            **_read_medium_members(inline, part),
+            **media_part(mime, data_url(mime, inline.get("data").text())),
+        }
     if file.value is not None:
         mime = file.get("mimeType", "mime_type").optional_text() or ""
         media = media_part(mime, file.get("fileUri", "file_uri").text())
-        return {**_held(file, part), **media, "mimeType": mime}
+        return {**_read_medium_members(file, part), **media, "mimeType": mime}
     for kind, (name, member) in CODES.items():
         code = part.get(name, kind)
         if code.value is not None:
@@ -162,7 +165,7 @@ def _part(part: BodyField) -> Object:
     return {**part.object(), "type": kind}
 
 
-def _held(data: BodyField, part: BodyField) -> Object:
+def _read_medium_members(data: BodyField, part: BodyField) -> Object:
     """Returns the members beside the data of a medium."""
     more = _others(part, "inlineData", "inline_data", "fileData", "file_data", "mimeType")
     name = data.get("displayName", "display_name").value
@@ -230,4 +233,4 @@ def read_choice(config: BodyField) -> Any:
     if mode not in MODES:
         raise calling.at("mode").wrong(f"unknown mode {mode!r}; use one of {', '.join(MODES)}")
     names = [name.text() for name in calling.get("allowedFunctionNames", "allowed_function_names").each()]
-    return named_function(names[0]) if mode == "ANY" and len(names) == 1 else MODES[mode]
+    return choose_function(names[0]) if mode == "ANY" and len(names) == 1 else MODES[mode]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.messages import part_text
 from ullage.wire import conversion
-from ullage.wire.calls import arguments_object, chosen_name, given_id
-from ullage.wire.fields import BodyField, Object, parsed, without
+from ullage.wire.calls import arguments_object, find_given_id, read_chosen_name
+from ullage.wire.fields import BodyField, Object, parse_json, without
 from ullage.wire.gemini_reader import (
     CALLINGS,
     CODES,
@@ -27,7 +27,7 @@ from ullage.wire.gemini_reader import (
     read_format,
 )
 from ullage.wire.parts import listed, split_data_url
-from ullage.wire.turns import APART, joined, split_system
+from ullage.wire.turns import APART, group_turns, split_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,8 +55,8 @@ def write(request: Request) -> Object:
         body["systemInstruction"] = {
             "parts": [_part(part, own) for each in system for part in _parts_of(each)]
         }
-    names = conversion.called_names(request.messages)
-    body["contents"] = [_turn(turn, names, own) for turn in joined(turns)]
+    names = conversion.map_names(request.messages)
+    body["contents"] = [_turn(turn, names, own) for turn in group_turns(turns)]
     if request.tools:
         body["tools"] = _write_tools(request.tools, own)
     _put_choice(request, body)
@@ -73,15 +73,15 @@ def write_counted(request: Request) -> Object:
 
 def leave(request: Request) -> Request:
     """Returns a request whose results are the texts that are wrapped as `output` or `error`."""
-    return replace(request, messages=tuple(_unwrapped(message) for message in request.messages))
+    return replace(request, messages=tuple(_unwrap_result(message) for message in request.messages))
 
 
-def _unwrapped(message: Message) -> Message:
+def _unwrap_result(message: Message) -> Message:
     content = message.get("content")
     if message["role"] != "tool" or not content:
         return message
     first, *media = listed(content)
-    response = parsed(part_text(first))
+    response = parse_json(part_text(first))
     if not isinstance(response, dict) or len(response) != 1:
         return message
     name, text = next(iter(response.items()))
@@ -117,7 +117,7 @@ def _answer(message: Message, own: bool) -> list[Object]:
         _part(part, own) if conversion.is_sendable(part) else None for part in listed(message.get("content"))
     ]
     calls = [(each, _call(each, own)) for each in message.get("tool_calls") or ()]
-    return conversion.interleaved(parts, calls) or [{"text": ""}]
+    return conversion.interleave_calls(parts, calls) or [{"text": ""}]
 
 
 def _call(each: Mapping[str, Any], own: bool) -> Object:
@@ -125,11 +125,11 @@ def _call(each: Mapping[str, Any], own: bool) -> Object:
         raise conversion.no_counterpart("custom", GEMINI)
     function = each["function"]
     made: Object = {"name": function["name"], "args": arguments_object(function.get("arguments"))}
-    identity = given_id(each["id"])
+    identity = find_given_id(each["id"])
     if identity is not None:
         made["id"] = identity
     more = without(each, "id", "type", "function", "position", "functionCall") if own else {}
-    return _signed({"functionCall": {**made, **(each.get("functionCall") or {} if own else {})}}, more)
+    return _add_members({"functionCall": {**made, **(each.get("functionCall") or {} if own else {})}}, more)
 
 
 def _result(message: Message, names: Mapping[str, str], own: bool) -> Object:
@@ -137,19 +137,19 @@ def _result(message: Message, names: Mapping[str, str], own: bool) -> Object:
     parts = [part for part in listed(message.get("content")) if conversion.is_sendable(part)]
     text = "\n".join(part_text(part) for part in parts if _is_text(part))
     media = [_part(part, own) for part in parts if not _is_text(part)]
-    value = parsed(text) if own else None
+    value = parse_json(text) if own else None
     wrapped = {OUTPUTS[bool(message.get("is_error"))]: text}
     answer: Object = {
         "name": message.get("name") or names.get(identity) or identity,
         "response": value if isinstance(value, dict) else wrapped,
     }
-    if given_id(identity) is not None:
+    if find_given_id(identity) is not None:
         answer["id"] = identity
     if media:
         answer["parts"] = media
     taken = ("role", "tool_call_id", "name", "content", "functionResponse", "is_error", APART)
     more = without(message, *taken) if own else {}
-    return _signed(
+    return _add_members(
         {"functionResponse": {**answer, **(message.get("functionResponse") or {} if own else {})}}, more
     )
 
@@ -158,7 +158,7 @@ def _is_text(part: Object) -> bool:
     return part.get("type") == "text" or bool(part_text(part))
 
 
-def _signed(block: Object, more: Object) -> Object:
+def _add_members(block: Object, more: Object) -> Object:
     """Returns a block with the other members of its part; the signature has its own name again."""
     if "signature" in more:
         more = {**without(more, "signature"), "thoughtSignature": more["signature"]}
@@ -174,12 +174,12 @@ def _part(part: Object, own: bool) -> Object:
     if writer is not None:
         block = writer(part)
         more = without(part, "type", kind, "text", "title", "mimeType", "displayName") if own else {}
-        return _signed(block, more)
+        return _add_members(block, more)
     if own and kind in CODES:
         name, member = CODES[kind]
         code = part.get(name) or {}
         changed = {} if (code.get(member) or "") == part["text"] else {member: part["text"]}
-        return _signed({name: {**code, **changed}}, without(part, "type", "text", name))
+        return _add_members({name: {**code, **changed}}, without(part, "type", "text", name))
     if own and kind.partition(".")[0] == OWN:
         return without(part, "type")
     raise conversion.no_counterpart(kind, GEMINI)
@@ -189,7 +189,7 @@ def _text(part: Object) -> Object:
     return {"text": part_text(part)}
 
 
-def _thought(part: Object) -> Object:
+def _write_thinking(part: Object) -> Object:
     return {"text": part["thinking"], "thought": True}
 
 
@@ -238,7 +238,7 @@ _PARTS: Mapping[str, Callable[[Object], Object]] = {
     "text": _text,
     "document": _text,
     "refusal": _text,
-    "thinking": _thought,
+    "thinking": _write_thinking,
     "image_url": _address,
     "video_url": _address,
     "input_audio": _audio,
@@ -275,7 +275,7 @@ def _declaration(tool: Tool, own: bool) -> Object:
 
 def _put_choice(request: Request, body: Object) -> None:
     """Writes the tool choice, unless the configuration states it already."""
-    config = _held_in(body, TOOL_CONFIGS)
+    config = _find_member(body, TOOL_CONFIGS)
     choice = request.tool_choice
     if read_choice(config) == choice:
         return
@@ -286,7 +286,7 @@ def _put_choice(request: Request, body: Object) -> None:
 
 
 def _calling(choice: Any) -> Object:
-    name = chosen_name(choice)
+    name = read_chosen_name(choice)
     if name is not None:
         return {"mode": "ANY", "allowedFunctionNames": [name]}
     if not isinstance(choice, str) or choice not in MODES:
@@ -296,7 +296,7 @@ def _calling(choice: Any) -> Object:
 
 def _put_format(request: Request, body: Object) -> None:
     """Writes the response format, unless the configuration states it already."""
-    config = _held_in(body, CONFIGS)
+    config = _find_member(body, CONFIGS)
     wanted = request.response_format
     if read_format(config) == wanted:
         return
@@ -309,7 +309,7 @@ def _put_format(request: Request, body: Object) -> None:
     _put(body, config.path, more)
 
 
-def _held_in(body: Object, names: Sequence[str]) -> BodyField:
+def _find_member(body: Object, names: Sequence[str]) -> BodyField:
     return BodyField(body, GEMINI).get(*names)
 
 

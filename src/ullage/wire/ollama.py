@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ullage.messages import SYSTEM_ROLES, part_text
 from ullage.wire import conversion
 from ullage.wire.api import Api
-from ullage.wire.calls import Ids, arguments_object, call, given_id, schema_format
-from ullage.wire.fields import BodyField, Object, parsed, without
+from ullage.wire.calls import Ids, arguments_object, call, find_given_id, schema_format
+from ullage.wire.fields import BodyField, Object, parse_json, without
 from ullage.wire.openai_chat import read_tool
 from ullage.wire.parts import base64_text, data_url, image_part, listed, split_data_url, text_part
 from ullage.wire.request import Request
@@ -57,7 +57,7 @@ def _message(place: BodyField, ids: Ids) -> Message:
     message: Object = {"role": role, "content": content}
     if role == "tool":
         name = place.get("tool_name", "name").optional_text()
-        message["tool_call_id"] = ids.answered(place.at("tool_call_id").optional_text(), name)
+        message["tool_call_id"] = ids.match_result(place.at("tool_call_id").optional_text(), name)
         if name is not None:
             message["name"] = name
     calls = [_call(each, ids) for each in place.at("tool_calls").each()]
@@ -81,7 +81,7 @@ def _call(place: BodyField, ids: Ids) -> Object:
     name = function.get("name").text()
     given = function.at("arguments")
     arguments = given.value if isinstance(given.value, str) else "{}" if given.value is None else given.json()
-    return call(ids.made(place.at("id").optional_text(), name), name, arguments)
+    return call(ids.make_id(place.at("id").optional_text(), name), name, arguments)
 
 
 def _format(place: BodyField) -> Object | None:
@@ -102,7 +102,7 @@ def write(request: Request) -> Object:
     body = conversion.options(request, OLLAMA)
     if request.model is not None:
         body["model"] = request.model
-    names = {} if request.api == OLLAMA else conversion.called_names(request.messages)
+    names = {} if request.api == OLLAMA else conversion.map_names(request.messages)
     body["messages"] = [_write_message(message, names, request.api) for message in request.messages]
     if request.tools:
         body["tools"] = [_write_tool(tool, request.api) for tool in request.tools]
@@ -130,7 +130,7 @@ def _write_message(message: Message, names: Mapping[str, str], api: ApiName | No
         written["images"] = images
     if role == "tool":
         name = message.get("name") or names.get(message["tool_call_id"])
-        written |= _known(tool_call_id=given_id(message["tool_call_id"]), tool_name=name)
+        written |= _drop_none(tool_call_id=find_given_id(message["tool_call_id"]), tool_name=name)
     calls = message.get("tool_calls") or ()
     if calls:
         written["tool_calls"] = [_write_call(each, api) for each in calls]
@@ -153,15 +153,18 @@ def _write_call(each: Mapping[str, Any], api: ApiName | None) -> Object:
     arguments: Any = arguments_object(given)
     if api == OLLAMA and isinstance(given, str) and not _same(given):
         arguments = given  # an object would be written differently, so the arguments came as a string
-    return {**_known(id=given_id(each["id"])), "function": {"name": function["name"], "arguments": arguments}}
+    return {
+        **_drop_none(id=find_given_id(each["id"])),
+        "function": {"name": function["name"], "arguments": arguments},
+    }
 
 
-def _known(**members: str | None) -> Object:
+def _drop_none(**members: str | None) -> Object:
     return {name: value for name, value in members.items() if value is not None}
 
 
 def _same(text: str) -> bool:
-    value = parsed(text)
+    value = parse_json(text)
     return isinstance(value, dict) and json.dumps(value, ensure_ascii=False, separators=(",", ":")) == text
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ullage.messages import part_text
 from ullage.wire import conversion
 from ullage.wire.api import Api
-from ullage.wire.calls import MADE, Ids, chosen_name, named_function
+from ullage.wire.calls import MADE, Ids, choose_function, read_chosen_name
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.original import BodyOrigin, patched_content
-from ullage.wire.parts import folded, listed, text_part
+from ullage.wire.original import BodyOrigin, patch_content
+from ullage.wire.parts import fold_parts, listed, text_part
 from ullage.wire.request import Request
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def read_message(place: BodyField, ids: Ids) -> Message:
         raise place.at("role").wrong(f"unknown role {role!r}; use one of {', '.join(sorted(ROLES))}")
     message = without(place.object(), "content", "tool_calls", "function_call")
     if role == "tool":
-        message["tool_call_id"] = ids.answered(
+        message["tool_call_id"] = ids.match_result(
             place.at("tool_call_id").optional_text(), place.at("name").optional_text()
         )
     elif role == "function":
         message["role"] = "tool"
-        message["tool_call_id"] = ids.answered(None, place.get("name").text())
+        message["tool_call_id"] = ids.match_result(None, place.get("name").text())
     elif place.has("name"):
         place.at("name").text()
     calls = [_call(each, ids) for each in place.at("tool_calls").each()]
@@ -131,7 +131,7 @@ def _call(place: BodyField, ids: Ids) -> Object:
     more = {} if own else described.object()
     return {
         **without(place.object(), "custom", "function"),
-        "id": ids.made(place.at("id").optional_text(), name),
+        "id": ids.make_id(place.at("id").optional_text(), name),
         "type": "custom" if own else "function",
         "function": {**more, "name": name, "arguments": arguments},
     }
@@ -141,7 +141,7 @@ def _older_call(place: BodyField, ids: Ids) -> Object:
     name = place.get("name").text()
     arguments = place.at("arguments").optional_text() or ""
     return {
-        "id": ids.made(None, name, prefix=OLDER),
+        "id": ids.make_id(None, name, prefix=OLDER),
         "type": "function",
         "function": {**place.object(), "name": name, "arguments": arguments},
     }
@@ -172,14 +172,14 @@ def _choice(body: BodyField) -> Any:
     if isinstance(choice.value, str):
         return choice.value
     if choice.value is not None:
-        return _named(choice)
+        return _read_named_choice(choice)
     older = body.at("function_call")
     if older.value is None or isinstance(older.value, str):
         return older.value
-    return named_function(older.get("name").text())
+    return choose_function(older.get("name").text())
 
 
-def _named(choice: BodyField) -> Object:
+def _read_named_choice(choice: BodyField) -> Object:
     made = choice.object()
     if choice.has("function"):
         choice.at("function").get("name").text()
@@ -228,7 +228,7 @@ def _write_message(message: Message, own: bool) -> Object:
     else:
         written = conversion.some(message, "role", "name", "tool_call_id")
         parts = [_write_part(part) for part in listed(message.get("content")) if conversion.is_sendable(part)]
-        written["content"] = folded(parts) or (None if message.get("tool_calls") else "")
+        written["content"] = fold_parts(parts) or (None if message.get("tool_calls") else "")
     calls = message.get("tool_calls") or ()
     if calls:
         written["tool_calls"] = [_write_call(each, own) for each in calls]
@@ -278,7 +278,7 @@ def _write_tool(tool: Tool, own: bool) -> Object:
 
 
 def _put_choice(choice: Any, body: Object, older: bool) -> None:
-    name = chosen_name(choice)
+    name = read_chosen_name(choice)
     if not older:
         body["tool_choice"] = choice
     elif name is not None or isinstance(choice, str):
@@ -294,14 +294,14 @@ def _write_format(response_format: Mapping[str, Any], own: bool) -> Object:
 
 def patch(body: Object, kept: Sequence[Kept]) -> Object:
     """Returns a body with other messages; those that did not change are the given objects."""
-    return {**body, "messages": [_patched(body["messages"], each) for each in kept]}
+    return {**body, "messages": [_patch_message(body["messages"], each) for each in kept]}
 
 
-def _patched(messages: Sequence[Any], kept: Kept) -> Any:
+def _patch_message(messages: Sequence[Any], kept: Kept) -> Any:
     if kept.origin is None:
         return _write_message(kept.message, own=True)
     message = messages[kept.origin.items[0]]
-    return message if kept.is_same else {**message, "content": patched_content(kept, message.get("content"))}
+    return message if kept.is_same else {**message, "content": patch_content(kept, message.get("content"))}
 
 
 # The API

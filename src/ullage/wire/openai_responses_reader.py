@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.wire import conversion
 from ullage.wire.api import HISTORIES
-from ullage.wire.calls import call, function_tool, named_function
+from ullage.wire.calls import call, choose_function, function_tool
 from ullage.wire.fields import BodyField, Object, without
 from ullage.wire.original import BodyOrigin
 from ullage.wire.parts import image_part, own_block, text_part
@@ -75,7 +75,7 @@ class _Turn:
 
     def message(self) -> Object:
         """Returns the message of the items so far."""
-        calls = [conversion.placed(each, at, len(self.parts)) for at, each in self.calls]
+        calls = [conversion.place_call(each, at, len(self.parts)) for at, each in self.calls]
         content: Any = self.parts
         if self.content is not None and len(self.parts) == 1:
             content = self.content
@@ -198,13 +198,13 @@ def _result(item: BodyField, kind: str) -> Object:
         raise output.wrong("must be a string or a list of parts")
     else:  # a screenshot, a list of tools, …
         more = item.object()
-        message["content"] = shown(item)
+        message["content"] = read_other_content(item)
     if kind == "function_call_output":
         more.pop("type", None)
     return {**message, "item": more} if more else message
 
 
-def shown(item: BodyField) -> Any:
+def read_other_content(item: BodyField) -> Any:
     """Returns the content of a result that is neither text nor parts: its image, or its JSON."""
     output = item.get("output", "tools")
     url = output.at("image_url").value
@@ -297,7 +297,7 @@ def _choice(place: BodyField) -> Any:
         return place.value
     kind = place.get("type").text()
     if kind == "function":
-        return named_function(place.get("name").text())
+        return choose_function(place.get("name").text())
     if kind == "allowed_tools":
         return {"type": kind, kind: without(place.object(), "type")}
     return place.object()

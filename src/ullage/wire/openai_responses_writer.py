@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.messages import part_text, split_content
 from ullage.wire import conversion
 from ullage.wire.fields import BodyField, Object, without
-from ullage.wire.openai_responses_reader import CONTENT, GIVEN, OWN_PARTS, shown
+from ullage.wire.openai_responses_reader import CONTENT, GIVEN, OWN_PARTS, read_other_content
 from ullage.wire.parts import listed
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _items(message: Message, own: bool) -> Iterator[Object]:
 
 def _write_result(message: Message, item: Object, own: bool) -> Object:
     if "call_id" in item:
-        if message.get("content") == shown(BodyField(item, "openai.responses")):
+        if message.get("content") == read_other_content(BodyField(item, "openai.responses")):
             return item
         item.pop("tools", None)  # the text was shortened since it was read, so it replaces the list
     output = _write_content(message.get("content"), "tool", own)
@@ -108,7 +108,7 @@ def _write_turn(message: Message, item: Object, own: bool) -> Iterator[Object]:
         pieces = _pieces(listed(content), item, own)
         if not pieces and not calls:
             pieces = [{"role": "assistant", "content": [], **item}]
-    yield from (piece for piece in conversion.interleaved(pieces, calls))
+    yield from (piece for piece in conversion.interleave_calls(pieces, calls))
 
 
 def _pieces(parts: Sequence[Object], item: Object, own: bool) -> list[Object | None]:

@@ -32,7 +32,7 @@ Pair = tuple[int, int]
 """Position in the original list, and position in the written list."""
 
 
-def restored(original: Mapping[str, Any], before: Object, written: Object) -> Object:
+def restore_original(original: Mapping[str, Any], before: Object, written: Object) -> Object:
     """Returns `written` with all that equals `before` as `original` has it.
 
     `before` is what the writer makes of `original`. Neither the original nor its lists are returned
@@ -88,12 +88,12 @@ def _normal(key: Any) -> str:
 
 def _list(original: Sequence[Any], before: Sequence[Any], written: Sequence[Any]) -> list[Any]:
     found = list(written)
-    for there, here in _matched(before, written):
+    for there, here in _match_elements(before, written):
         found[here] = _value(original[there], before[there], written[here])
     return found
 
 
-def _matched(before: Sequence[Any], written: Sequence[Any]) -> Iterator[Pair]:
+def _match_elements(before: Sequence[Any], written: Sequence[Any]) -> Iterator[Pair]:
     """Yields the elements that are versions of each other: equal ones, and those changed in their place.
 
     Elements between two equal pairs were changed in their place if there are as many before as after.
@@ -162,7 +162,7 @@ class Kept(NamedTuple):
         return self.message is self.before
 
 
-def patched_content(kept: Kept, given: Any) -> Any:
+def patch_content(kept: Kept, given: Any) -> Any:
     """Returns the content of a message in the body's own blocks, of which `given` are those that were read.
 
     A client may have moved cache marks since the message was read, so blocks come from the body of today.

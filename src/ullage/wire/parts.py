@@ -97,7 +97,7 @@ def is_plain_text(part: Any) -> bool:
     return isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "text"
 
 
-def folded(parts: list[Object]) -> str | list[Object]:
+def fold_parts(parts: list[Object]) -> str | list[Object]:
     """Returns parts as content: a single nonempty text becomes a string, anything else stays a list."""
     if len(parts) == 1 and is_plain_text(parts[0]) and parts[0]["text"]:
         text: str = parts[0]["text"]

@@ -21,7 +21,7 @@ APART = "apart"
 """Member of a message that begins a turn of its own, although results stand before it."""
 
 
-def marked(turns: Iterable[Iterable[Object]]) -> Iterator[Object]:
+def mark_turns(turns: Iterable[Iterable[Object]]) -> Iterator[Object]:
     """Yields the messages of all turns; those that begin a turn right after results are marked."""
     follows_results = False
     for turn in turns:
@@ -40,7 +40,7 @@ def side_of(message: Message) -> str:
     return "assistant" if role == "assistant" else "user"
 
 
-def joined(
+def group_turns(
     messages: Iterable[Message], *, alternating: bool = False, only_results: bool = False
 ) -> Iterator[list[Message]]:
     """Yields the messages of each turn.
