@@ -21,7 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ullage.models import COLUMNS, short_name, undated
+from ullage.models import COLUMNS, short_name, strip_date
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "ullage" / "models.tsv"
 
@@ -185,11 +185,11 @@ def build(source: dict[str, dict[str, Any]]) -> dict[str, Row]:
             continue
         rows.setdefault(name.lower(), row)
         short = short_name(name)
-        for key in dict.fromkeys((short, undated(short))):
+        for key in dict.fromkeys((short, strip_date(short))):
             by_short[key].append((entry["litellm_provider"], name, row))
     for short, entries in by_short.items():
         # the word for the newest is found without it, unless its maker sells it under that very name
-        if short not in rows and (undated(short) not in by_short or not short.endswith("-latest")):
+        if short not in rows and (strip_date(short) not in by_short or not short.endswith("-latest")):
             rows[short] = short_row(short, entries)
     for name in list(rows):
         dashed = name.replace(".", "-")

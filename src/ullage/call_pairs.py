@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidConversation
 from ullage.intake import read_message, read_messages
-from ullage.messages import RESULT_ROLES, answered_id, calls_of, result_message
+from ullage.messages import RESULT_ROLES, calls_of, read_call_id, result_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ Waiting = tuple[str, ...]
 def follow(waiting: Waiting, message: Message, index: int) -> Waiting:
     """Returns the calls without a result after `message`; raises InvalidConversation if one is unpaired."""
     if message["role"] in RESULT_ROLES:
-        answered = answered_id(message)
+        answered = read_call_id(message)
         if answered not in waiting:
             raise InvalidConversation(
                 f"this result answers no open call (id {answered!r}); "
@@ -38,13 +38,13 @@ def follow(waiting: Waiting, message: Message, index: int) -> Waiting:
         position = waiting.index(answered)
         return waiting[:position] + waiting[position + 1 :]
     if waiting:
-        raise unanswered(waiting, index)
+        raise make_unanswered_error(waiting, index)
     if message["role"] != "assistant":
         return ()
     return tuple([call["id"] for call in calls_of(message)])
 
 
-def unanswered(waiting: Waiting, index: int | None = None) -> InvalidConversation:
+def make_unanswered_error(waiting: Waiting, index: int | None = None) -> InvalidConversation:
     """Returns the error for calls without a result."""
     names = ", ".join(repr(each) for each in waiting)
     return InvalidConversation(
@@ -83,4 +83,4 @@ def check_conversation(messages: Iterable[object]) -> None:
     for index, message in enumerate(read_messages(messages)):
         waiting = follow(waiting, message, index)
     if waiting:
-        raise unanswered(waiting)
+        raise make_unanswered_error(waiting)

@@ -194,7 +194,7 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         limit, used, held, most = map(shown.format, (cap, spent, reserved, worst))
         running = f", reserved for running calls {held}" if reserved else ""
         super().__init__(
-            f"The cap for {_capped(scope, name)} is {limit}, spent {used}{running}: "
+            f"The cap for {_describe_scope(scope, name)} is {limit}, spent {used}{running}: "
             f"this call could {'take' if unit == 'tokens' else 'cost'} {most}"
             f"{'' if shortest is None else f', even with an answer of {shortest:,} tokens'}. "
             f"{_RAISE_CAP['key' if scope.startswith('key') else 'own']}, "
@@ -203,7 +203,7 @@ class BudgetExceeded(UllageError):  # noqa: N818 - a public word
         )
 
 
-def _capped(scope: str, name: str) -> str:
+def _describe_scope(scope: str, name: str) -> str:
     """Returns a cap's scope in words, such as `key 'abcd2345' on 2026-11-18`."""
     if scope not in _SPANS:
         return f"{scope} {name!r}"

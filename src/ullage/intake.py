@@ -68,7 +68,7 @@ def plain(value: Any, levels: int = DEEPEST) -> Any:
         return value if is_same else members
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
     if callable(dump):
-        return plain(_dumped(dump), levels - 1)
+        return plain(_dump_fields(dump), levels - 1)
     return plain(dict(value), levels - 1) if isinstance(value, Mapping) else value
 
 
@@ -80,7 +80,7 @@ def _is_same_object(one: object, other: object) -> bool:
     return one is other
 
 
-def _dumped(dump: Callable[[], Any]) -> Any:
+def _dump_fields(dump: Callable[[], Any]) -> Any:
     """Returns an SDK object's fields; those that are None were never set and are dropped, except content."""
     value = dump()
     if not isinstance(value, Mapping):
@@ -88,15 +88,15 @@ def _dumped(dump: Callable[[], Any]) -> Any:
     return {key: each for key, each in value.items() if each is not None or key == "content"}
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Returns a copy of a plain value, so that later changes by its owner have no effect."""
     if value.__class__ is dict:
         return {
             # most values are leaves: saves a call for each
-            key: each if each.__class__ in _LEAVES else copied(each)
+            key: each if each.__class__ in _LEAVES else copy_value(each)
             for key, each in value.items()
         }
-    return [copied(each) for each in value] if isinstance(value, list | tuple) else value
+    return [copy_value(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def kind_of(value: object) -> str:
@@ -136,28 +136,28 @@ def whole_number(value: Any, what: str, least: int | None = 0) -> int:
     return number
 
 
-def checked_share(value: Any, what: str, least: float = 0.0, most: float = 1.0) -> float:
+def check_share(value: Any, what: str, least: float = 0.0, most: float = 1.0) -> float:
     """Returns a number from `least` to `most`; else raises ConfigurationError with the option's name."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ConfigurationError(f"{what} must be a number from {least:g} to {most:g}, not {shown(value)}")
     return value
 
 
-def checked_text(value: Any, what: str) -> str:
+def check_text(value: Any, what: str) -> str:
     """Returns a string; raises ConfigurationError with the option's name for any other type."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{what} must be a string, not {kind_of(value)}")
     return value
 
 
-def checked_function(value: Any, what: str) -> Any:
+def check_function(value: Any, what: str) -> Any:
     """Returns a function; raises ConfigurationError with the option's name for anything else."""
     if not callable(value):
         raise ConfigurationError(f"{what} must be a function, not {kind_of(value)}")
     return value
 
 
-def checked_member(value: Any, what: str, described: str, *methods: str) -> Any:
+def check_member(value: Any, what: str, described: str, *methods: str) -> Any:
     """Returns an object with these methods; raises ConfigurationError with the option's name for others.
 
     A class that was passed in place of an object has the methods too, and is refused as well.
@@ -171,7 +171,7 @@ def checked_member(value: Any, what: str, described: str, *methods: str) -> Any:
 # Messages --------------------------------------------------------------------------------------------
 
 
-def listed(messages: object, what: str = "messages") -> Sequence[Any]:
+def read_list(messages: object, what: str = "messages") -> Sequence[Any]:
     """Returns the messages as a list or tuple; a generator is read to its end."""
     if isinstance(messages, list | tuple):
         return messages
@@ -209,7 +209,7 @@ _NOT_LISTED = {
 
 def read_messages(messages: object) -> list[Message]:
     """Returns all messages, each checked on its own."""
-    return [read_message(given, index) for index, given in enumerate(listed(messages))]
+    return [read_message(given, index) for index, given in enumerate(read_list(messages))]
 
 
 def read_message(given: Any, index: int) -> Message:
@@ -372,15 +372,15 @@ def _check_calls(message: Mapping[str, Any], role: str, index: int) -> bool:
         if not isinstance(call, dict):
             raise InvalidConversation(f"a call must be a dict, not {kind_of(call)}", index=index, field=place)
         member = "custom" if "function" not in call and "custom" in call else "function"
-        _check_function(call.get(member), index, place)
+        _check_called_function(call.get(member), index, place)
         if not isinstance(call.get("id"), str):
             raise InvalidConversation("a call needs an id", index=index, field=f"{place}.id")
     if older is not None:
-        _check_function(older, index, "function_call")
+        _check_called_function(older, index, "function_call")
     return bool(calls) or older is not None
 
 
-def _check_function(function: object, index: int, place: str) -> None:
+def _check_called_function(function: object, index: int, place: str) -> None:
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise InvalidConversation("a call needs a function with a name", index=index, field=place)
 
@@ -471,7 +471,9 @@ def read_tools(tools: object) -> tuple[Tool, ...] | None:
     """Returns the tool definitions, checked and copied; None if `tools` is None."""
     if tools is None:
         return None
-    return tuple([copied(_read_tool(tool, index)) for index, tool in enumerate(listed(tools, "tools"))])
+    return tuple(
+        [copy_value(_read_tool(tool, index)) for index, tool in enumerate(read_list(tools, "tools"))]
+    )
 
 
 _AS_TOOL = 'describe it: {"type": "function", "function": {"name": …, "description": …, "parameters": …}}'

@@ -90,7 +90,7 @@ def _with_function(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**{key: value for key, value in call.items() if key != "custom"}, "function": function}
 
 
-def answered_id(result: Message) -> str:
+def read_call_id(result: Message) -> str:
     """Returns the id of the call that a result answers."""
     if result["role"] == "function":
         return f"{OLDER}{result['name']}"

@@ -52,7 +52,7 @@ def model_info(model: str | None) -> ModelInfo | None:
         raise ConfigurationError(f"a model's name must be a string, not {kind_of(model)}")
     name = model.strip().lower()
     registered = _registered.get(name)
-    return registered if registered is not None else _looked_up(name)
+    return registered if registered is not None else _look_up(name)
 
 
 def register_model(info: ModelInfo) -> None:
@@ -96,7 +96,7 @@ def short_name(name: str) -> str:
     return short.replace("@", "-")
 
 
-def undated(name: str) -> str:
+def strip_date(name: str) -> str:
     """Returns a name without its date or a word such as `latest`."""
     return _DATE.sub("", name)
 
@@ -121,13 +121,14 @@ def _prefixes(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1024)
-def _looked_up(name: str) -> ModelInfo | None:
+def _look_up(name: str) -> ModelInfo | None:
     variants = list(dict.fromkeys(_variants(name)))
-    for ways in (variants, [undated(each) for each in variants], [p for v in variants for p in _prefixes(v)]):
+    undated = [strip_date(each) for each in variants]
+    for ways in (variants, undated, [p for v in variants for p in _prefixes(v)]):
         for way in ways:
             row = _row(way)
             if row is not None:
-                return _parsed(row)
+                return _parse_row(row)
     return None
 
 
@@ -159,7 +160,7 @@ def _row(name: str) -> bytes | None:
     return None
 
 
-def _parsed(row: bytes) -> ModelInfo:
+def _parse_row(row: bytes) -> ModelInfo:
     from decimal import Decimal  # noqa: PLC0415 - only a look-up pays for it
 
     name, *cells = row.decode().split("\t")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.categories import MAIN
 from ullage.errors import ConfigurationError
-from ullage.intake import NotPlain, checked_text, kind_of, plain, shown, whole_number
+from ullage.intake import NotPlain, check_text, kind_of, plain, shown, whole_number
 from ullage.wire import usage_counts
 from ullage.wire.api import MOST_TOKENS
 
@@ -131,7 +131,7 @@ def usage_from(counts: Mapping[str, int], cost: object) -> Usage:
         sizes = [counted[part] for part in parts]
         if max(sizes) > counted[whole]:
             counted[whole] += sum(sizes)
-    return Usage(**counted, cost=_reported_cost(cost))
+    return Usage(**counted, cost=_read_cost(cost))
 
 
 def _api(reported: Mapping[str, Any]) -> ApiName:
@@ -148,7 +148,7 @@ def _count(value: object) -> int:
     return value if 0 <= value <= MOST_TOKENS else 0
 
 
-def _reported_cost(value: object) -> Decimal | None:
+def _read_cost(value: object) -> Decimal | None:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     cost = Decimal(str(value))
@@ -258,10 +258,10 @@ class Meter:
 
         Returns the thresholds that it is the first to reach.
         """
-        key = (checked_text(model, "model"), checked_text(category, "category"))
+        key = (check_text(model, "model"), check_text(category, "category"))
         with self._lock:
             self._slots[key] = add_entries(self._slots.get(key, LedgerEntry()), entry)
-            crossed = tuple(self._crossed())
+            crossed = tuple(self._pop_crossed())
             self._unreported += crossed
             return crossed
 
@@ -272,7 +272,7 @@ class Meter:
             self._unreported.clear()
             return crossed
 
-    def _crossed(self) -> Iterator[Crossed]:
+    def _pop_crossed(self) -> Iterator[Crossed]:
         """Yields the thresholds that are reached now and were not before."""
         prompt, completion = _tokens(self._slots)
         for kind, threshold, figure in (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ullage import wire
 from ullage.broker.registry import routes_of
 from ullage.errors import InvalidRequest, ProviderError
-from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, answered_id, arguments_text, calls_of
+from ullage.messages import RESULT_ROLES, SYSTEM_ROLES, arguments_text, calls_of, read_call_id
 from ullage.wire import Request
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ def _gemini_turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 def _gemini_parts(message: Message, names: dict[str, str]) -> Iterator[dict[str, Any]]:
     if message["role"] in RESULT_ROLES:
-        name = names.get(answered_id(message), "function")
+        name = names.get(read_call_id(message), "function")
         text = "".join(part["text"] for part in _gemini_texts(message))
         yield {"functionResponse": {"name": name, "response": {"result": text}}}
         return

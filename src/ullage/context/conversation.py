@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ullage.call_pairs import unanswered
+from ullage.call_pairs import make_unanswered_error
 from ullage.context.blocks import blocks_of, estimate_outputs, in_front
 from ullage.context.forms import check_form
 from ullage.context.journal import JournalEvent
@@ -21,7 +21,7 @@ from ullage.context.renderer import Renderer
 from ullage.context.request_log import RequestLog
 from ullage.errors import ConfigurationError
 from ullage.fitting.pieces import letters_of, piece_of
-from ullage.intake import checked_share, checked_text, copied, plural, read_tools, whole_number
+from ullage.intake import check_share, check_text, copy_value, plural, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens import RemoteTokenizer
 from ullage.tokens.calibration import NEUTRAL
@@ -172,11 +172,11 @@ class Context:
 
     def compact(self, share: float = 0.25) -> int:
         """Trims now, down to this share of the room; returns the number of tokens saved."""
-        checked_share(share, "share", least=0.01)
+        check_share(share, "share", least=0.01)
         before = self.estimate_tokens()
         left = self.record.interruptions()
         if self.waiting and not left:
-            raise unanswered(self.record.state.waiting)
+            raise make_unanswered_error(self.record.state.waiting)
         self.record.change(*left, JournalEvent("compact", {"share": share}))
         return before - self.estimate_tokens()
 
@@ -302,7 +302,7 @@ class Context:
     def tools(self) -> Sequence[Tool] | None:
         """The tools that are sent, as copies; `use_tools` changes them."""
         tools = self.bounds.tools
-        return None if tools is None else tuple(map(copied, tools))
+        return None if tools is None else tuple(map(copy_value, tools))
 
     @property
     def use_tool_role(self) -> bool:
@@ -377,7 +377,7 @@ class Context:
 
     def count_text(self, text: str) -> Cost:
         """Returns the tokens of a text by the rules of the current model, without framing."""
-        return self.bounds.counter().text(checked_text(text, "text"))
+        return self.bounds.counter().text(check_text(text, "text"))
 
     # Requests ---------------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class Context:
     ) -> list[Message]:
         """Returns the messages to send now; raises ContextOverflowError if the mandatory ones do not fit."""
         fitted = self.fitted(system_prompt_override=system_prompt_override, compress=compress)
-        return [copied(message) for message in fitted.messages]  # copies, which the caller may change
+        return [copy_value(message) for message in fitted.messages]  # copies, which the caller may change
 
     def fitted(
         self,

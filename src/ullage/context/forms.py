@@ -11,7 +11,7 @@ from ullage.fitting import Change
 from ullage.fitting.pieces import HANDLE_LENGTH, letters_of, piece_of
 from ullage.fitting.result import EVICT
 from ullage.intake import kind_of, whole_number
-from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of, text_of
+from ullage.messages import RESULT_ROLES, arguments_text, calls_of, read_call_id, text_of
 from ullage.text import RESULT, disarm, keep_tail
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class _Call:
 def _answer(waiting: list[_Call], message: Message) -> None:
     """Gives a result to its call; a result without a call is left out."""
     for call in waiting:
-        if call.id == answered_id(message) and call.result is None:
+        if call.id == read_call_id(message) and call.result is None:
             call.result = text_of(message.get("content"))
             return
 

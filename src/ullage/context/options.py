@@ -11,7 +11,7 @@ from ullage.context.blocks import DEFAULT_PROMPT
 from ullage.context.bounds import Bounds
 from ullage.context.summary import Summaries, Summarizer
 from ullage.fitting.policy import check_fit_policy
-from ullage.intake import checked_function, checked_member, checked_share, read_tools, whole_number
+from ullage.intake import check_function, check_member, check_share, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens.calibration import NEUTRAL
 from ullage.tokens.vocabularies import check_tokenizer
@@ -74,16 +74,16 @@ class ContextOptions:
 
     def __post_init__(self) -> None:
         whole_number(self.max_summary_chars, "max_summary_chars", 1)
-        checked_share(self.summarize_at, "summarize_at")
+        check_share(self.summarize_at, "summarize_at")
         if self.reserved_output is not None:
             whole_number(self.reserved_output, "reserved_output")
         if self.tokenizer is not None:
             check_tokenizer(self.tokenizer)
         if self.meter is not None:
-            checked_member(self.meter, "meter", "a Meter", "add_usage", "pop_warnings")
-        checked_function(self.clock, "clock")
+            check_member(self.meter, "meter", "a Meter", "add_usage", "pop_warnings")
+        check_function(self.clock, "clock")
         if self.summarize is not None and not isinstance(self.summarize, Summarizer):
-            checked_function(self.summarize, "summarize")
+            check_function(self.summarize, "summarize")
         target_of(self.summarizer_model)
 
     def bounds(self) -> Bounds:

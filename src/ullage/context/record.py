@@ -14,7 +14,7 @@ from ullage.context.blocks import Blocks, memory_text
 from ullage.context.journal import JournalEvent, MemoryJournal
 from ullage.context.state import State, apply, render
 from ullage.errors import InvalidConversation
-from ullage.intake import checked_member, checked_text, copied, kind_of, read_message, whole_number
+from ullage.intake import check_member, check_text, copy_value, kind_of, read_message, whole_number
 from ullage.messages import SYSTEM_ROLES, result_message
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ class Record:
     def __init__(
         self, journal: Journal | None, session: str | None, system_prompt: str, memory_max_chars: int
     ) -> None:
-        self.system_prompt = checked_text(system_prompt, "system_prompt")
-        named = None if session is None else checked_text(session, "session")
+        self.system_prompt = check_text(system_prompt, "system_prompt")
+        named = None if session is None else check_text(session, "session")
         self.session = named or uuid.uuid4().hex
-        self.journal: Journal = MemoryJournal() if journal is None else checked_member(journal, *_JOURNAL)
+        self.journal: Journal = MemoryJournal() if journal is None else check_member(journal, *_JOURNAL)
         self.pursuing = True
         """False while the goal is paused: requests are then made as if there were no goal."""
         self.state = State()
@@ -96,7 +96,7 @@ class Record:
         message = read_message(message, len(self.state.turns))
         events = self.interruptions() if message["role"] == "user" else []
         place = len(self.state.turns) + len(events)
-        message = _json_only(copied(message), place)
+        message = _json_only(copy_value(message), place)
         if message["role"] in SYSTEM_ROLES:
             raise InvalidConversation(
                 "the system prompt is not a turn; set system_prompt", index=place, field="role"
@@ -170,7 +170,7 @@ class Record:
 
     def remember(self, content: str, kind: str = "") -> Item:
         """Remembers an item, which is in the prompt from now on."""
-        item = self.journal.remember(checked_text(content, "content"), checked_text(kind, "kind"))
+        item = self.journal.remember(check_text(content, "content"), check_text(kind, "kind"))
         self._refresh_memory()
         return item
 
@@ -191,7 +191,7 @@ class Record:
 
     def set_project(self, tree: str, *, at_trim: bool = False) -> None:
         """Puts a file tree into the prompt: now, or with the next trim, which changes the prompt anyway."""
-        self._next_project = checked_text(tree, "tree")
+        self._next_project = check_text(tree, "tree")
         if not at_trim:
             self._project = tree
 
@@ -209,7 +209,7 @@ class Record:
 
     @goal.setter
     def goal(self, text: str) -> None:
-        self.change(JournalEvent("goal", {"text": checked_text(text, "goal")}))
+        self.change(JournalEvent("goal", {"text": check_text(text, "goal")}))
 
     @property
     def in_goal_mode(self) -> bool:
@@ -225,7 +225,7 @@ class Record:
 
     def blocks(self, prompt: str | None = None) -> Blocks:
         """Returns the texts of the system message, with another prompt if one is given."""
-        own = checked_text(self.system_prompt if prompt is None else prompt, "system_prompt")
+        own = check_text(self.system_prompt if prompt is None else prompt, "system_prompt")
         summary = self.state.summary if self.state.shown else ""
         goal = self.state.goal if self.pursuing else ""
         return Blocks(own, self._memory, self._project, summary, goal)
@@ -238,14 +238,14 @@ class Record:
 
     def recall(self, handle: str) -> Piece | None:
         """Returns the piece with this handle, or None."""
-        return self.journal.recall(checked_text(handle, "handle"), self.session)
+        return self.journal.recall(check_text(handle, "handle"), self.session)
 
     def search(self, words: str, most: int = 20) -> Sequence[Hit]:
         """Returns the texts of this conversation that match the words, the best first, also evicted ones.
 
         Not all words need to occur. Text in quotation marks must occur exactly.
         """
-        return self.journal.search(checked_text(words, "words"), self.session, most)
+        return self.journal.search(check_text(words, "words"), self.session, most)
 
 
 def _ignore(_: JournalEvent, __: Blocks) -> None:

@@ -20,7 +20,7 @@ from ullage.cost.book import Account, Cap, MemoryBook, Reservation
 from ullage.cost.keys import GatewayKey, caps_of
 from ullage.cost.prices import cost_of, prices_of, worst_case
 from ullage.errors import BudgetExceeded, ConfigurationError, NotBooked, RateLimited
-from ullage.intake import checked_function, checked_member, checked_text, kind_of, shown, whole_number
+from ullage.intake import check_function, check_member, check_text, kind_of, shown, whole_number
 from ullage.models import model_info
 from ullage.usage import MONEY, LedgerEntry, dollars, entry_of, read_usage
 
@@ -77,9 +77,9 @@ class Ledger:
             raise ConfigurationError(
                 f"prices must be a mapping from model names to Prices, not {kind_of(prices)}"
             )
-        self.book: Book = MemoryBook() if book is None else checked_member(book, *_BOOK)
-        self.session = uuid.uuid4().hex if session is None else checked_text(session, "session")
-        self.project = checked_text(project, "project")
+        self.book: Book = MemoryBook() if book is None else check_member(book, *_BOOK)
+        self.session = uuid.uuid4().hex if session is None else check_text(session, "session")
+        self.project = check_text(project, "project")
         self.prices = dict(prices or {})
         self._limits = {
             "session": _limit(cap_at_dollars, "cap_at_dollars"),
@@ -89,7 +89,7 @@ class Ledger:
         if key is not None and not isinstance(key, GatewayKey):
             raise ConfigurationError(f"key must be a GatewayKey, not {kind_of(key)}")
         self.key = key
-        self._clock = checked_function(clock, "clock")
+        self._clock = check_function(clock, "clock")
 
     def reserve(
         self,
@@ -136,7 +136,7 @@ class Ledger:
     ) -> PlannedCall:
         """Returns what `reserve` would reserve, for a caller that changes the book together with others."""
         for name, value in (("model", model), ("category", category)):
-            checked_text(value, name)
+            check_text(value, name)
         whole_number(prompt, "prompt")
         if output is not None:
             whole_number(output, "output")

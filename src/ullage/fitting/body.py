@@ -22,7 +22,7 @@ from ullage.fitting.policy import check_fit_policy
 from ullage.fitting.recall import Recall
 from ullage.fitting.request import LastRequest, make_request
 from ullage.fitting.state import empty_state
-from ullage.intake import copied, kind_of, plural, whole_number
+from ullage.intake import copy_value, kind_of, plural, whole_number
 from ullage.messages import SYSTEM_ROLES, split_content
 from ullage.target import Target, target_of
 from ullage.tokens import count_request
@@ -239,7 +239,7 @@ class RequestWindow:
         if before is not None and before.head == given:
             head, request = before.head, before.request
         else:
-            head = copied(given)
+            head = copy_value(given)
             request = wire.read({**given, api.history: []}, self._api.name)
         reading = _Reading(head, request, [], list(request.messages), [SYSTEM] * len(request.messages))
         if before is None or not before.items or before.request.messages != request.messages:
@@ -337,7 +337,7 @@ def _with_spare(error: ContextOverflowError, spare: int) -> ContextOverflowError
 def _read_on(api: Api, reading: _Reading, items: Sequence[Any]) -> _Reading:
     """Reads the items that come after those that the reading has."""
     start = len(reading.items)
-    place = BodyField([*reading.items, *copied(items[start:])], api.name, api.history)
+    place = BodyField([*reading.items, *copy_value(items[start:])], api.name, api.history)
     messages, origins = [*reading.messages], [*reading.origins]
     check_items(place.value, api.name, start)
     if api.read_items is not None:

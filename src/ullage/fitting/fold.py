@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ullage.call_pairs import Waiting, follow, unanswered
+from ullage.call_pairs import Waiting, follow, make_unanswered_error
 from ullage.fitting.digest import EMPTY, parse
 from ullage.fitting.draft import recount_draft
 from ullage.fitting.options import end_of
@@ -98,7 +98,7 @@ def commit(state: FoldState) -> FoldState:
 def compact(state: FoldState, share: float) -> FoldState:
     """Returns the state after a trim down to this share of the room, even if no trim is needed."""
     if state.waiting:
-        raise unanswered(state.waiting)
+        raise make_unanswered_error(state.waiting)
     draft, options = state.draft(), state.options
     lower = replace(options, policy=replace(options.policy, low_water=share))
     return _take_over(state, trim(draft._replace(options=lower)), is_trimmed=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ullage.errors import ConfigurationError
-from ullage.intake import checked_share, checked_text, kind_of, shown, whole_number
+from ullage.intake import check_share, check_text, kind_of, shown, whole_number
 
 PassName: TypeAlias = Literal["cap", "age", "placeholder", "evict", "recent", "cut"]
 """The name of a built-in pass."""
@@ -99,9 +99,9 @@ class FitPolicy:
         for name in ("preserve_errors", "preserve_small_outputs", "keep_first_user", "cut_user", "recall"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigurationError(f"{name} must be True or False, not {shown(getattr(self, name))}")
-        checked_share(self.digest_share, "digest_share", most=0.9)
-        checked_share(self.recall_share, "recall_share", most=0.9)
-        if checked_share(self.low_water, "low_water") == 0:
+        check_share(self.digest_share, "digest_share", most=0.9)
+        check_share(self.recall_share, "recall_share", most=0.9)
+        if check_share(self.low_water, "low_water") == 0:
             raise ConfigurationError("low_water must be more than 0, because a trim has to leave something")
         _check_collections(self)
         _check_strategy(self.trim_strategy)
@@ -190,7 +190,7 @@ def _check_own(given: Pass, names: set[str]) -> None:
 
 def _check_placeholder(template: str) -> None:
     try:
-        checked_text(template, "placeholder").format(age=1, tokens=1, tool="", argument="")
+        check_text(template, "placeholder").format(age=1, tokens=1, tool="", argument="")
     except (KeyError, IndexError, ValueError, AttributeError) as error:
         if isinstance(error, ConfigurationError):
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.call_pairs import unanswered
+from ullage.call_pairs import make_unanswered_error
 from ullage.errors import ContextOverflowError
 from ullage.fitting.fold import commit, room_to_recall
 from ullage.fitting.recall import with_quotation
@@ -74,7 +74,7 @@ def make_request(
     `trimmed` is `commit(state)`, if the caller has it already.
     """
     if state.waiting:
-        raise unanswered(state.waiting)
+        raise make_unanswered_error(state.waiting)
     trimmed = commit(state) if trimmed is None else trimmed
     options = state.options
     if trimmed.is_trimmed and trimmed.ceiling > options.limit:

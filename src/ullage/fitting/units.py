@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.messages import RESULT_ROLES, answered_id, arguments_text, calls_of, is_plain
+from ullage.messages import RESULT_ROLES, arguments_text, calls_of, is_plain, read_call_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,11 +118,11 @@ def call_of(unit: Unit, entry: Entry) -> tuple[str, str]:
     """Returns the name and the arguments of the call that an output of this step answers."""
     if entry.given["role"] not in RESULT_ROLES:
         return OBSERVATION
-    wanted = answered_id(entry.given)
+    wanted = read_call_id(entry.given)
     same = [call for call in calls_of(unit.entries[0].given) if call["id"] == wanted]
     call = same[0]
     if len(same) > 1:  # an id is reused within the step; results stand in the order of their calls
         before = [other for other in unit.entries[1:] if other.place < entry.place]
-        earlier = sum(answered_id(other.given) == wanted for other in before)
+        earlier = sum(read_call_id(other.given) == wanted for other in before)
         call = same[min(earlier, len(same) - 1)]
     return call["function"]["name"], arguments_text(call)

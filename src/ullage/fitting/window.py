@@ -21,7 +21,7 @@ from ullage.fitting.request import LastRequest, count_request, make_request
 from ullage.fitting.result import with_originals
 from ullage.fitting.revision import renew, retract
 from ullage.fitting.state import FoldState, empty_state
-from ullage.intake import copied, listed, plural, read_message, read_tools, whole_number
+from ullage.intake import copy_value, plural, read_list, read_message, read_tools, whole_number
 from ullage.target import target_of
 from ullage.tokens import counter_for
 from ullage.tokens.calibration import NEUTRAL, Factor
@@ -108,7 +108,7 @@ class Window:
     def tools(self) -> Sequence[Tool] | None:
         """Copies of the tools that are sent with each request."""
         tools = self.state.options.extras.tools
-        return None if tools is None else tuple(map(copied, tools))
+        return None if tools is None else tuple(map(copy_value, tools))
 
     @property
     def policy(self) -> FitPolicy:
@@ -144,7 +144,7 @@ class Window:
 
         The window keeps a copy: a message that its owner changes later is sent as it was counted.
         """
-        self._path.add(copied(read_message(message, len(self))), pin=pin, priority=priority)
+        self._path.add(copy_value(read_message(message, len(self))), pin=pin, priority=priority)
         self._given = None
 
     def sync(self, messages: Iterable[Any], tools: Iterable[Any] | None = None) -> None:
@@ -154,7 +154,7 @@ class Window:
         again from its start; None leaves the tools as they are. `fitted` then returns the very objects that
         were given here for all messages that it did not change.
         """
-        given = listed(messages)
+        given = read_list(messages)
         if tools is not None:
             self._take_tools(read_tools(tools))
         shared = self._count_unchanged(given)
@@ -162,7 +162,7 @@ class Window:
             self._path.back_to(shared)
             self._recall = Recall()
         for index in range(shared, len(given)):
-            self._path.add(copied(read_message(given[index], index)))
+            self._path.add(copy_value(read_message(given[index], index)))
         self._given = given
 
     def _count_unchanged(self, given: Sequence[Any]) -> int:
@@ -184,7 +184,7 @@ class Window:
 
     def renew(self, message: Message) -> None:
         """Replaces the first message, a system message, by `message`; trims that were made before stay."""
-        self._revise(renew(self.state, copied(read_message(message, 0))))
+        self._revise(renew(self.state, copy_value(read_message(message, 0))))
 
     def compact(self, share: float) -> None:
         """Trims here and now, down to this share of the room, whether it is needed or not."""
@@ -272,7 +272,7 @@ def fit(  # noqa: PLR0917 - callers hand on a request's own three, in the order 
     without a result gets the result `[interrupted]` instead of an error.
     """
     state = Window(model=model, limit=limit, reserve=reserve, tools=tools, policy=policy).state
-    given, origins = listed(messages), None
+    given, origins = read_list(messages), None
     if repair:
         given, origins = with_interruptions(given)
     for index, each in enumerate(given):

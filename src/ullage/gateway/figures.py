@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ullage.fitting.result import EVICT
-from ullage.messages import RESULT_ROLES, answered_id, calls_of
+from ullage.messages import RESULT_ROLES, calls_of, read_call_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -206,7 +206,7 @@ def _tool(history: Sequence[Message], place: int) -> str:
     result = history[place]
     if result["role"] not in RESULT_ROLES:
         return ""
-    wanted = answered_id(result)
+    wanted = read_call_id(result)
     for index in range(place - 1, max(-1, place - 1 - LOOK_BACK), -1):
         for call in calls_of(history[index]):
             if call["id"] == wanted:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import ConfigurationError, MissingHost
 from ullage.fitting import fit
-from ullage.intake import checked_share
+from ullage.intake import check_share
 from ullage.integrations.fitter import BodyFitter, run_aside
 from ullage.models import model_info
 
@@ -81,7 +81,7 @@ def trim_messages(
     """
     limit = max_tokens
     if limit is None:
-        limit = int(_largest_input(model) * checked_share(trim_ratio, "trim_ratio"))
+        limit = int(_largest_input(model) * check_share(trim_ratio, "trim_ratio"))
     fitted = fit(messages, model, tools, limit, policy=policy)
     if return_response_tokens:
         return fitted.messages, fitted.limit - fitted.count.ceiling

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.cost.keys import EVERY_MODEL, NO_LIMITS, POLICY_FIELDS, GatewayKey, Limits, check_time
 from ullage.errors import ConfigurationError, KeyRefused
-from ullage.intake import checked_text, whole_number
+from ullage.intake import check_text, whole_number
 from ullage.store.connection import KEYS
 from ullage.store.values import LARGEST, column, encode_value, fitting, picodollars, read, text_of
 from ullage.usage import dollars as read_dollars
@@ -255,14 +255,14 @@ def _key(row: Sequence[Any]) -> GatewayKey:
 
 
 def _check_name(name: str) -> str:
-    checked = checked_text(name, "the name of a key").strip()
+    checked = check_text(name, "the name of a key").strip()
     if not checked or len(checked) > 100 or not checked.isprintable():
         raise ConfigurationError("the name of a key must have 1 to 100 characters that can be printed")
     return checked
 
 
 def _check_models(models: Sequence[str]) -> tuple[str, ...]:
-    patterns = tuple(checked_text(pattern, "a pattern of model names").strip() for pattern in models)
+    patterns = tuple(check_text(pattern, "a pattern of model names").strip() for pattern in models)
     if not patterns or not all(patterns):
         raise ConfigurationError(
             "name at least one model, or a pattern such as 'gpt-4o*'; '*' is every model"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ullage.errors import ConfigurationError
-from ullage.intake import checked_member, kind_of
+from ullage.intake import check_member, kind_of
 from ullage.target import target_of
 from ullage.tokens.counter import Cost, counter_for
 from ullage.tokens.request_count import Count, share_out
@@ -310,7 +310,7 @@ class Calibration:
     """Learns from returned usage and computes the factor of each target. All of its state is in the shelf."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
-        self._shelf: Shelf = MemoryShelf() if shelf is None else checked_member(shelf, *_SHELF)
+        self._shelf: Shelf = MemoryShelf() if shelf is None else check_member(shelf, *_SHELF)
 
     def factor(self, target: ModelLike) -> Factor:
         """Returns the factor of this target; neutral if nothing is learned."""

@@ -24,7 +24,7 @@ from ullage.errors import (
     ProviderError,
     StreamBroken,
 )
-from ullage.intake import checked_member
+from ullage.intake import check_member
 from ullage.models import model_info
 from ullage.patience import GRACE, limit_waiting, patiently, to_the_end
 from ullage.tokens import Count
@@ -62,13 +62,13 @@ class Client:
         options: Mapping[str, Any] | None = None,
         use_endpoint: bool = False,
     ) -> None:
-        self.provider: Provider = checked_member(
+        self.provider: Provider = check_member(
             provider, "provider", "a Provider", "stream", "window", "count"
         )
         known = model_info(provider.target.model)
         self._longest = max_output or (known.max_output if known else None)
         self.ledger = (
-            Ledger() if ledger is None else checked_member(ledger, "ledger", "a Ledger", "reserve", "settle")
+            Ledger() if ledger is None else check_member(ledger, "ledger", "a Ledger", "reserve", "settle")
         )
         self.name = name or provider.target.model or "?"
         """The name of the model on the bill, which also finds its prices."""

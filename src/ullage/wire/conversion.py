@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import InvalidRequest
-from ullage.messages import CHARGED, answered_id, calls_of
+from ullage.messages import CHARGED, calls_of, read_call_id
 from ullage.wire.api import api_of, is_same
 from ullage.wire.fields import without
 
@@ -127,7 +127,7 @@ def _type_of(part: Any) -> str | None:
 
 def _in_common_shape(message: Message) -> Message:
     if message["role"] == "function":
-        return {**without(message, "name"), "role": "tool", "tool_call_id": answered_id(message)}
+        return {**without(message, "name"), "role": "tool", "tool_call_id": read_call_id(message)}
     calls = calls_of(message)
     is_common = calls is message.get("tool_calls") or not calls
     if is_common and CHAT_ONLY.isdisjoint(message):
