@@ -173,7 +173,7 @@ class Renderer:
         if fitted.record.pending and self._take_over():
             cached = self._window(prompt)
             fitted = cached.fitted()
-        if fitted.record.pending and self._summarize(cached.going(fitted)):
+        if fitted.record.pending and self._summarize(cached.list_evicted(fitted)):
             cached = self._window(prompt)
             fitted = cached.fitted()
         return cached, fitted
@@ -249,7 +249,7 @@ class Renderer:
             return
         cached = self._window()
         with suppress(ContextOverflowError):  # the request itself raises it, or drops the summary
-            going = cached.going(cached.fitted())
+            going = cached.list_evicted(cached.fitted())
             if going:
                 self._summaries.begin(self._record.state, going)
         if self._summaries.future is not None:

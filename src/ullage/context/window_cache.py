@@ -193,7 +193,7 @@ class CachedWindow:
         """Returns the line at an index of the window's history."""
         return place - self._before
 
-    def going(self, fitted: Fitted[Message]) -> list[int]:
+    def list_evicted(self, fitted: Fitted[Message]) -> list[int]:
         """Returns the lines that this request is the first to evict."""
         return [self.line_of(place) for kind, place, *_ in fitted.record.pending if is_eviction(kind)]
 

@@ -226,7 +226,7 @@ def write(
     rewritten only when it is full, so that most of a request's prefix survives a trim.
     """
     steady = steady and room >= STEADY
-    task = _fitting_task(digest.task, room, count)
+    task = _shorten_task(digest.task, room, count)
     if task is None:
         return "", replace(digest, written=(), values=frozenset())
     ranked: Sequence[Fact] = digest.facts
@@ -236,7 +236,7 @@ def write(
             return continued
     if told := " ".join(task.split()):
         ranked = [fact for fact in ranked if not _is_told(fact, told)]
-    chosen, lines = _fitting(task, ranked, room, FRESH if steady else 1.0, count)
+    chosen, lines = _fill_block(task, ranked, room, FRESH if steady else 1.0, count)
     values = frozenset(map(_value, chosen))
     return write_block(task, lines), replace(digest, written=lines, values=values)
 
@@ -245,10 +245,10 @@ def estimate_block(digest: Digest, room: int, tokens: int, *, steady: bool = Tru
     """Estimates how many of `room` tokens the next block will use; the last one uses `tokens`."""
     if not steady or room < STEADY:
         return room
-    return int(FRESH * room if _full(digest, tokens, room) else tokens + GROWTH * room)
+    return int(FRESH * room if _must_rewrite(digest, tokens, room) else tokens + GROWTH * room)
 
 
-def _full(digest: Digest, tokens: int, room: int) -> bool:
+def _must_rewrite(digest: Digest, tokens: int, room: int) -> bool:
     """Returns True if a block of this size must be rewritten, because it is full or empty."""
     return not digest.values or tokens > room * (1 - GROWTH)
 
@@ -265,7 +265,7 @@ def _continue_block(
     """Returns the block continued with the heaviest new facts; None if it is full."""
     before = write_block(task, digest.written)
     tokens = count(before)
-    if _full(digest, tokens, room):
+    if _must_rewrite(digest, tokens, room):
         return None
     told = " ".join(task.split())
     chars = int(GROWTH * room * len(before) / tokens)
@@ -282,7 +282,7 @@ def _continue_block(
     return None
 
 
-def _fitting(
+def _fill_block(
     task: str, ranked: Sequence[Fact], room: int, share: float, count: Callable[[str], int]
 ) -> tuple[list[Fact], tuple[str, ...]]:
     """Returns the heaviest facts that fill about this share of the room behind the task, and their lines."""
@@ -426,7 +426,7 @@ def task_block(task: str, *, facts: bool) -> str:
     return write_block(clean_task(task), [""] if facts else ())
 
 
-def _fitting_task(task: str | None, room: int, count: Callable[[str], int]) -> str | None:
+def _shorten_task(task: str | None, room: int, count: Callable[[str], int]) -> str | None:
     """Returns the task, or its head and tail if it does not fit; None if these do not fit either."""
     text = clean_task(task)
     for _ in range(6):

@@ -109,7 +109,7 @@ def make_options(
     if tokenizer is None:
         ready(target.model)
     counter = counter_for(target, tokenizer)
-    framing = functools.cache(functools.partial(_framing, counter, extras))
+    framing = functools.cache(functools.partial(_count_framing, counter, extras))
     continued = counter.family.margin_continued if extras.response_format else 0
     return Options(
         target=target,
@@ -147,6 +147,6 @@ def remake_options(
     )
 
 
-def _framing(counter: Counter, extras: Extras, end: SystemEnd) -> Cost:
+def _count_framing(counter: Counter, extras: Extras, end: SystemEnd) -> Cost:
     tools, response_format, tool_choice, thinking = extras
     return counter.request(tools, response_format, system=end, tool_choice=tool_choice, thinking=thinking)

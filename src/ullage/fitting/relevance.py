@@ -245,14 +245,14 @@ class Index:
                 return True
         return False
 
-    def _having(self, stem: str) -> Sequence[int]:
+    def _find_passages(self, stem: str) -> Sequence[int]:
         """Returns the passages that have a stem, each with the number of times."""
         holding = self._holding.get(stem, ())
         return (holding,) if isinstance(holding, int) else holding
 
     def _score_passages(self, stem: str) -> Iterator[tuple[int, float]]:
         """Yields the passages that have a stem, with its score in each; rarer stems score higher."""
-        holding, sizes = self._having(stem), self._sizes
+        holding, sizes = self._find_passages(stem), self._sizes
         if not holding:
             return
         rare = rarity(len(sizes), len(holding))

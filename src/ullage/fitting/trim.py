@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def trim(draft: Draft) -> Draft:
     """Returns the draft after all passes of its policy. It may still be over the limit."""
-    before, draft = draft, _setting_aside(draft)
+    before, draft = draft, _set_aside_digest(draft)
     for each in draft.options.policy.trim_strategy:
         step = find_pass(each)
         if draft.ceiling > draft.level(step.above) or (step.turns and draft.turns > draft.turns_target):
@@ -35,7 +35,7 @@ def trim(draft: Draft) -> Draft:
     return _with_digest(draft)
 
 
-def _setting_aside(draft: Draft) -> Draft:
+def _set_aside_digest(draft: Draft) -> Draft:
     """Returns the draft with the expected cost of the digest, so that passes make room for it."""
     system = sum([unit.ceiling for unit in draft.units if unit.role == "system"])
     now = system - draft.prompt_ceiling

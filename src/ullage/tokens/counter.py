@@ -100,7 +100,7 @@ class Counter:
             # A name that repeats the role costs one token less.
             framing += self.family.name_field - (name == role and self.family.exact)
             tokens, ceiling = _plus(tokens, ceiling, self._cost(name, 0))
-        if self.family.citations and _citable(content):
+        if self.family.citations and _is_citable(content):
             framing += self.family.citations
         if self.family.late_tools and _brings_tools(message):
             framing += self.family.late_tools
@@ -206,7 +206,7 @@ class Counter:
         tokens, ceiling = self._content(content)
         if self._result_share != 1.0:
             tokens, ceiling = round(tokens * self._result_share), math.ceil(ceiling * self._result_share)
-        if self.family.citations and _citable(content):
+        if self.family.citations and _is_citable(content):
             framing += self.family.citations
         return Cost(tokens + framing, ceiling + math.ceil(framing * self._margin))
 
@@ -279,7 +279,7 @@ def _plus(tokens: int, ceiling: int, cost: Cost) -> tuple[int, int]:
     return tokens + cost[0], ceiling + cost[1]
 
 
-def _citable(content: Any) -> bool:
+def _is_citable(content: Any) -> bool:
     """Returns True if the model may cite a part of the content."""
     return isinstance(content, list | tuple) and any(
         isinstance(part, dict) and _is_enabled(part.get("citations")) for part in content

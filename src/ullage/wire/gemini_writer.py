@@ -281,11 +281,11 @@ def _put_choice(request: Request, body: Object) -> None:
         return
     more = without(config.optional_object() or {}, *CALLINGS)
     if choice is not None and (request.tools or conversion.is_read_from(request, GEMINI)):
-        more[CALLINGS[0]] = _calling(choice)
+        more[CALLINGS[0]] = _write_choice(choice)
     _put(body, config.path, more)
 
 
-def _calling(choice: Any) -> Object:
+def _write_choice(choice: Any) -> Object:
     name = read_chosen_name(choice)
     if name is not None:
         return {"mode": "ANY", "allowedFunctionNames": [name]}

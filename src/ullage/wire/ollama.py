@@ -151,7 +151,7 @@ def _write_call(each: Mapping[str, Any], api: ApiName | None) -> Object:
     function = each["function"]
     given = function.get("arguments")
     arguments: Any = arguments_object(given)
-    if api == OLLAMA and isinstance(given, str) and not _same(given):
+    if api == OLLAMA and isinstance(given, str) and not _is_same_json(given):
         arguments = given  # an object would be written differently, so the arguments came as a string
     return {
         **_drop_none(id=find_given_id(each["id"])),
@@ -163,7 +163,7 @@ def _drop_none(**members: str | None) -> Object:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _same(text: str) -> bool:
+def _is_same_json(text: str) -> bool:
     value = parse_json(text)
     return isinstance(value, dict) and json.dumps(value, ensure_ascii=False, separators=(",", ":")) == text
 
