@@ -31,7 +31,7 @@ from tests.scripted_answers import (
 from tests.world import PATIENCE, until
 from ullage.config import load
 from ullage.gateway.upstream import SHORT_NAMES
-from ullage.gateway.upstreams import any_model_at, configured_models
+from ullage.gateway.upstreams import any_model_at, read_configured_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -732,7 +732,7 @@ api = "API"
         file = Path(folder, "config.toml")
         file.write_text(config.replace("ADDRESS", player.url).replace("API", SHORT_NAMES[server]))
         settings = load(file, environ={}, cwd=Path(folder))
-        table, notices = configured_models(settings.models.values(), {})
+        table, notices = read_configured_models(settings.models.values(), {})
         with serving(table) as gateway:
             answer = gateway.ask("/v1/messages", {"model": CLAUDE, "stream": True, **MINIMAL["messages"]})
             assert gateway.ask("/v1/messages", {"model": "other", **MINIMAL["messages"]}).status == 404

@@ -86,7 +86,7 @@ class Activity:
         conversation = conversation_id(identity, outgoing.model)
         fitted = None if outgoing.fitted is None else outgoing.fitted.fitted
         new = _NO_CHANGES if fitted is None else self._new_changes(conversation, fitted.record)
-        seen = self._seen(request, outgoing, ending, conversation, new)
+        seen = self._make_seen_request(request, outgoing, ending, conversation, new)
         self._append(self._requests, seen)
         self._totals.add(seen)
         known = self._update(request, f"gateway:{identity.name}", seen)
@@ -124,7 +124,7 @@ class Activity:
             return _NO_CHANGES
         return list_changes(record.history, record.since(start))
 
-    def _seen(
+    def _make_seen_request(
         self, request: Received, outgoing: Outgoing, ending: Ending, conversation: str, new: NewChanges
     ) -> SeenRequest:
         count, booked = outgoing.count, ending.booked

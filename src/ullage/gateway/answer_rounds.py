@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ullage.gateway.answer_filter import FILTERS
-from ullage.gateway.answer_filter.shared import added
+from ullage.gateway.answer_filter.shared import sum_usage
 from ullage.gateway.recall import MOST_ROUNDS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class AnswerRounds:
 
     def add_usage(self, usage: Any) -> Any:
         """Returns the sum of a usage object and those of the rounds before."""
-        self._usage = usage if self._usage is None else added(self._usage, usage)
+        self._usage = usage if self._usage is None else sum_usage(self._usage, usage)
         return self._usage
 
     def book(self, settled: BookedCall | None) -> None:

@@ -26,14 +26,14 @@ from ullage.gateway.openapi import document
 from ullage.gateway.page.site import PAGE_ROUTES, Page, wants_page
 from ullage.gateway.preparation import CallRoute, Preparation
 from ullage.gateway.recall import GatewayRecall
-from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, failed_response, refused
+from ullage.gateway.refusals import KINDS, GatewayAnswer, Refused, answer, make_failed_response, make_refusal
 from ullage.gateway.request import (
     MOST_HEADERS,
     ClientConnection,
     Disconnected,
     parse_object,
     read_body,
-    received,
+    read_head,
 )
 from ullage.gateway.signals import Signals
 from ullage.gateway.token_counts import COUNT_PATHS, TokenCounts
@@ -167,11 +167,11 @@ class App:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        request = received(scope, self._room)
+        request = read_head(scope, self._room)
         outlet = Outlet(send)
-        route, api = _found(request)
+        route, api = _find_route(request)
         try:
-            await _checked(route, request).handle(self, ClientConnection(request, receive, outlet))
+            await _check_route(route, request).handle(self, ClientConnection(request, receive, outlet))
         except Disconnected:
             return
         except Refused as error:
@@ -179,7 +179,7 @@ class App:
         except UllageError as error:
             if isinstance(error, StoreError):
                 sys.stderr.write(f"ullage: request {request.id}: {error}\n")
-            await self._refuse(refused(error, api), request, api, outlet)
+            await self._refuse(make_refusal(error, api), request, api, outlet)
         finally:
             if request.held:
                 request.hold(0)
@@ -207,7 +207,7 @@ class App:
             return
         made = answer(error, api, request.id)
         if error.kind == "overflow" and api == "openai.responses" and _is_codex(request):
-            made = failed_response(error, None, request.id)
+            made = make_failed_response(error, None, request.id)
         await self._send(made, request, send)
 
     async def _send(self, made: GatewayAnswer, request: Received, send: Send) -> None:
@@ -272,7 +272,7 @@ class App:
         status, text = (200, b"ready\n") if self._is_ready else (503, b"starting or stopping\n")
         await self._send(GatewayAnswer(status, TEXT, text), request, send)
 
-    async def measured(self, connection: ClientConnection) -> None:
+    async def answer_metrics(self, connection: ClientConnection) -> None:
         """Answers with the metrics."""
         request, _, send = connection
         await self._gate.admit(request)
@@ -281,7 +281,7 @@ class App:
         }
         await self._send(GatewayAnswer(200, TEXT, self.metrics.text(known).encode()), request, send)
 
-    async def described(self, connection: ClientConnection) -> None:
+    async def answer_openapi(self, connection: ClientConnection) -> None:
         """Answers with the OpenAPI document."""
         request, _, send = connection
         await self._gate.admit(request)
@@ -302,8 +302,8 @@ ROUTES: Mapping[str, HttpRoute] = {
     "/": HttpRoute("GET", App.front),
     "/healthz": HttpRoute("GET", App.health),
     "/readyz": HttpRoute("GET", App.ready),
-    "/metrics": HttpRoute("GET", App.measured),
-    "/openapi.json": HttpRoute("GET", App.described),
+    "/metrics": HttpRoute("GET", App.answer_metrics),
+    "/openapi.json": HttpRoute("GET", App.answer_openapi),
 }
 
 
@@ -312,7 +312,7 @@ def _bare(path: str) -> str:
     return path.removeprefix(VERSION).rstrip("/") or "/"
 
 
-def _found(request: Received) -> tuple[HttpRoute | None, ApiName | None]:
+def _find_route(request: Received) -> tuple[HttpRoute | None, ApiName | None]:
     """Returns the route of a request, and the API of its errors."""
     path = request.path if request.path == "/" else request.path.rstrip("/")
     route = ROUTES.get(path)
@@ -325,7 +325,7 @@ def _found(request: Received) -> tuple[HttpRoute | None, ApiName | None]:
     return route, "anthropic.messages" if request.header("anthropic-version") else None
 
 
-def _checked(route: HttpRoute | None, request: Received) -> HttpRoute:
+def _check_route(route: HttpRoute | None, request: Received) -> HttpRoute:
     """Returns the route; refuses an unknown path, a wrong method and too many headers."""
     if request.is_cut:
         raise Refused("invalid", f"the request has more than {MOST_HEADERS} headers: send fewer")

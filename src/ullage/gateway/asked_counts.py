@@ -17,7 +17,7 @@ import orjson
 from ullage.errors import InvalidConversation, InvalidRequest, ProviderError
 from ullage.gateway.preparation import target_of
 from ullage.gateway.request import parse_object, write_json
-from ullage.gateway.upstream import address_of, sent_headers
+from ullage.gateway.upstream import address_of, make_sent_headers
 from ullage.tokens import Cost, count_request
 from ullage.tokens.calibration import LOWEST
 
@@ -83,7 +83,7 @@ class AskedCounts:
         asked["model"] = target.model
         try:
             ours = await asyncio.to_thread(count_request, body, api, target.model)
-            headers = sent_headers(upstream, request, api, own_key=caller.own_key)
+            headers = make_sent_headers(upstream, request, api, own_key=caller.own_key)
             url = address_of(upstream, PATHS[api], request.query)
             data = write_json(asked)
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:

@@ -131,9 +131,9 @@ class GatewayBill:
         """
         charge = held.charge
         if tally.size > OFF_LOOP:
-            usage, estimated = await self._to_the_end(partial(_used, charge, tally))
+            usage, estimated = await self._to_the_end(partial(_find_usage, charge, tally))
         else:
-            usage, estimated = _used(charge, tally)
+            usage, estimated = _find_usage(charge, tally)
         if held.ledger is not None and held.reservation is not None:
             return await self._settle(held.ledger, held.reservation, charge, usage, estimated)
         entry = entry_of(usage, usage.cost, charge.count.tokens, estimated=bool(estimated))
@@ -195,7 +195,7 @@ def _account(charge: Charge) -> Account:
     return Account(charge.session, charge.model, MAIN, charge.project, day_of(time.time()))
 
 
-def _used(charge: Charge, tally: Tally) -> tuple[Usage, tuple[str, ...]]:
+def _find_usage(charge: Charge, tally: Tally) -> tuple[Usage, tuple[str, ...]]:
     """Returns the upstream's figures, each replaced by our own count if it is impossible or too early."""
     reported = tally.usage()
     is_complete = tally.is_complete()

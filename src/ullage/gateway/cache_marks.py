@@ -15,10 +15,10 @@ MARK = b'"cache_control"'
 def write_unmarked(value: Any) -> bytes:
     """Returns a client's value as JSON, without its cache marks."""
     data = write_json(value)
-    return write_json(_unmarked(value)) if MARK in data else data
+    return write_json(_remove_marks(value)) if MARK in data else data
 
 
-def _unmarked(value: Any) -> Any:
+def _remove_marks(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+        return {name: _remove_marks(each) for name, each in value.items() if name != "cache_control"}
+    return [_remove_marks(each) for each in value] if isinstance(value, list) else value

@@ -202,7 +202,7 @@ class ClientProtocol(asyncio.Protocol):
                 last.is_kept = False
             return
         if current is None or current.is_answered or not current.has_begun:
-            self.write(_written(refusal))
+            self.write(_write_refusal(refusal))
         self._close()
 
     # The times of the connection
@@ -389,7 +389,7 @@ _FAULT_HEADERS = [
 ]
 
 
-def _written(refusal: Refused) -> bytes:
+def _write_refusal(refusal: Refused) -> bytes:
     """Returns the bytes of an answer that ends its connection."""
     made = answer(refusal, None, "")
     status = HTTPStatus(made.status)

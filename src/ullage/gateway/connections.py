@@ -209,7 +209,7 @@ class DirectCall:
                 connection.send((head, body))
                 await connection.head(self._deadline)
             except (Late, NotHttp, OSError, ProviderError) as error:
-                failure = self._failed(error, is_headed=False)
+                failure = self._explain_failure(error, is_headed=False)
             except BaseException:
                 self._let_go()
                 raise
@@ -261,7 +261,7 @@ class DirectCall:
         try:
             chunk = await connection.next(self._deadline)
         except (Late, NotHttp, OSError, ProviderError) as error:
-            failure = self._failed(error, is_headed=True)
+            failure = self._explain_failure(error, is_headed=True)
         if failure is not None:
             raise failure
         if not chunk:
@@ -269,7 +269,7 @@ class DirectCall:
         self._has_begun = True
         return chunk
 
-    def _failed(self, error: BaseException, *, is_headed: bool) -> ProviderError:
+    def _explain_failure(self, error: BaseException, *, is_headed: bool) -> ProviderError:
         """Returns the error for the user."""
         place, waits = self._route.place, self._call.timeouts
         if isinstance(error, ProviderError):

@@ -167,12 +167,14 @@ class Conversation:
     async def fit(self, body: dict[str, Any], size: int) -> FittedRequest:
         """Makes a body of `size` bytes fit; a long one in a thread, so that the event loop runs on."""
         if size - self._size <= OFF_LOOP and not self._lock.locked():
-            return self._noted(self._fit(body), size)
+            return self._note_request(self._fit(body), size)
         async with self._lock:
             is_long = size - self._size > OFF_LOOP
-            return self._noted(await asyncio.to_thread(self._fit, body) if is_long else self._fit(body), size)
+            return self._note_request(
+                await asyncio.to_thread(self._fit, body) if is_long else self._fit(body), size
+            )
 
-    def _noted(self, fitted: FittedRequest, size: int) -> FittedRequest:
+    def _note_request(self, fitted: FittedRequest, size: int) -> FittedRequest:
         self._size = max(self._size, size)
         self.was_cut = self.was_cut or fitted.changed
         self.reused = self._prefix.share(fitted.fitted)

@@ -14,7 +14,7 @@ from ullage.gateway import relay
 from ullage.gateway.answer_filter import FILTERS
 from ullage.gateway.answer_writer.chat import DONE
 from ullage.gateway.answer_writer.collected import encode_event
-from ullage.gateway.refusals import Refused, event, refused
+from ullage.gateway.refusals import Refused, event, make_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,10 +79,10 @@ async def deliver_stream(
             values = [value for frame in framer.feed(chunk) if (value := _object(frame.data))]
             has_failed = has_failed or any(map(_is_error, values))
             with _in_its_form():
-                made = _encoded((made for each in values for made in chosen.feed(each)), api)
+                made = _encode_events((made for each in values for made in chosen.feed(each)), api)
             await relay.piece(connection.send, made)
     except (ProviderError, ContextOverflowError) as error:
-        failure = refused(error, api)
+        failure = make_refusal(error, api)
     else:
         if not tally.is_complete():
             failure = Refused("upstream", CUT)
@@ -102,10 +102,10 @@ async def deliver_stream(
 
 async def send_events(connection: ClientConnection, api: ApiName, made: Iterator[Mapping[str, Any]]) -> None:
     """Sends events to the client as one piece."""
-    await relay.piece(connection.send, _encoded(made, api))
+    await relay.piece(connection.send, _encode_events(made, api))
 
 
-def _encoded(made: Iterator[Mapping[str, Any]], api: ApiName) -> bytes:
+def _encode_events(made: Iterator[Mapping[str, Any]], api: ApiName) -> bytes:
     return b"".join(encode_event(each, named=api != "openai.chat") for each in made)
 
 

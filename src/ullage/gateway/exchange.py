@@ -18,12 +18,12 @@ from ullage.gateway.bill import Charge
 from ullage.gateway.delivery import deliver_stream, deliver_whole
 from ullage.gateway.figures import GONE, Ending
 from ullage.gateway.headers import answer_headers, request_headers, stream_headers
-from ullage.gateway.limits import requested_answers
-from ullage.gateway.refusals import Refused, event, kind_of_status, refused
+from ullage.gateway.limits import read_requested_answers
+from ullage.gateway.refusals import Refused, event, kind_of_status, make_refusal
 from ullage.gateway.request import Disconnected, read_body
 from ullage.gateway.signals import CallEnd
 from ullage.gateway.tally import Tally
-from ullage.gateway.translated_answer import check_streamed, deliver_translated, translated_error
+from ullage.gateway.translated_answer import check_streamed, deliver_translated, translate_error
 from ullage.gateway.upstream import address_of
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ class Exchange:
         request = connection.request
         caller = await self.gate.admit(request)
         raw = await read_body(request, connection.receive)
-        signals.received()
+        signals.note_received()
         asking = Asking(connection, call, caller, raw, AnswerRounds(call.api), signals)
         while True:
             try:
-                sending, arrived = await self._asked(asking)
+                sending, arrived = await self._send_round(asking)
             except (Refused, UllageError) as error:
                 if not asking.rounds.is_begun:
                     raise
@@ -123,24 +123,24 @@ class Exchange:
                 return
             await self._book(asking, sending, arrived)
             if arrived.recalls:
-                await self._recalled(call, sending.outgoing, arrived)
+                await self._answer_recalls(call, sending.outgoing, arrived)
             if not arrived.goes_on:
                 break
             asking.rounds.next()
         await _finish(connection, sending.outgoing, asking.rounds, arrived)
 
-    async def _asked(self, asking: Asking) -> tuple[Sending, Arrived]:
+    async def _send_round(self, asking: Asking) -> tuple[Sending, Arrived]:
         """Sends the request of one round; again if the upstream finds it too long."""
         connection, call, caller, _, rounds, signals = asking
         for attempt in range(MOST_TRIES):
-            outgoing = await self._prepared(asking)
-            signals.prepared()
+            outgoing = await self._prepare_request(asking)
+            signals.note_prepared()
             headers = request_headers(outgoing, connection.request, caller)
             headers.update(signals.headers)
             held = await self.bill.reserve(_charge(outgoing, caller))
             sending = Sending(outgoing, headers, held)
             self.activity.running.begin(connection.request, outgoing)
-            arrived = await self._answered(connection, call, sending, rounds)
+            arrived = await self._send_request(connection, call, sending, rounds)
             too_long = _overflow(arrived)
             if too_long is None or attempt == MOST_TRIES - 1 or not call.is_fitted:
                 break
@@ -149,7 +149,7 @@ class Exchange:
             await asyncio.to_thread(self.preparation.save, outgoing.target)
         return sending, arrived
 
-    async def _prepared(self, asking: Asking) -> Outgoing:
+    async def _prepare_request(self, asking: Asking) -> Outgoing:
         """Prepares the request; if it seems too long, the upstream may know that it is not."""
         request, call, caller, raw = asking.connection.request, *asking[1:4]
         try:
@@ -162,19 +162,21 @@ class Exchange:
     async def _book(self, asking: Asking, sending: Sending, arrived: Arrived) -> None:
         """Books one round, measures it, and shows it on the page."""
         outgoing, status = sending.outgoing, arrived.reply.status
-        settled = await self._settled(outgoing, sending.held, arrived)
+        settled = await self._settle_call(outgoing, sending.held, arrived)
         asking.rounds.book(settled)
-        asking.signals.finished(outgoing, settled, CallEnd(status, arrived.tally.begun, arrived.is_broken))
+        asking.signals.measure_call(
+            outgoing, settled, CallEnd(status, arrived.tally.begun, arrived.is_broken)
+        )
         self.activity.record(asking.connection.request, outgoing, _ending(arrived, settled))
 
-    async def _recalled(self, call: CallRoute, outgoing: Outgoing, arrived: Arrived) -> None:
+    async def _answer_recalls(self, call: CallRoute, outgoing: Outgoing, arrived: Arrived) -> None:
         """Answers the recall calls of the model."""
         self.signals.metrics.add("ullage_recall_calls_total", call.api, by=len(arrived.recalls))
         await self.recall.answer(
             outgoing.asked, call.api, outgoing.identity, outgoing.fitted, arrived.recalls
         )
 
-    async def _answered(
+    async def _send_request(
         self, connection: ClientConnection, call: CallRoute, sending: Sending, rounds: AnswerRounds
     ) -> Arrived:
         """Sends the request and returns its answer; however it ends, the reservation ends with it."""
@@ -192,12 +194,16 @@ class Exchange:
                     tally = Tally(outgoing.api, streamed=streamed)
                     if not streamed:
                         check_streamed(reply, outgoing)
-                        return _arrived(reply, tally, await deliver_whole(reply, tally, outgoing, rounds))
+                        return _make_arrived(
+                            reply, tally, await deliver_whole(reply, tally, outgoing, rounds)
+                        )
                     if not rounds.is_begun and (outgoing.is_streamed or not outgoing.is_translated):
                         await relay.start(send, reply.status, stream_headers(reply, request, outgoing))
                         rounds.is_begun = True
                     deliver = deliver_translated if outgoing.is_translated else deliver_stream
-                    return _arrived(reply, tally, await deliver(reply, tally, outgoing, connection, rounds))
+                    return _make_arrived(
+                        reply, tally, await deliver(reply, tally, outgoing, connection, rounds)
+                    )
         except BaseException as error:
             await self._abandon(call, sending.held, tally, error)
             if isinstance(error, Disconnected):
@@ -213,7 +219,7 @@ class Exchange:
             return
         await self.bill.settle(held, tally or Tally(call.api, streamed=False))
 
-    async def _settled(self, outgoing: Outgoing, held: Held, arrived: Arrived) -> BookedCall | None:
+    async def _settle_call(self, outgoing: Outgoing, held: Held, arrived: Arrived) -> BookedCall | None:
         """Books what the answer used; nothing if the upstream refused the request."""
         if arrived.reply.status >= 400:
             await self.bill.release(held)
@@ -247,28 +253,28 @@ async def _finish(
         headers["content-type"] = "application/json"
         if status >= 400:
             key = outgoing.upstream.endpoint.key
-            body = translated_error(status, body, outgoing.translation, key, request.id)
+            body = translate_error(status, body, outgoing.translation, key, request.id)
     await relay.whole(send, status, headers, body)
 
 
 async def _break_off(connection: ClientConnection, call: CallRoute, error: Refused | UllageError) -> None:
     """Ends a stream whose later round failed."""
-    failure = error if isinstance(error, Refused) else refused(error, call.api)
+    failure = error if isinstance(error, Refused) else make_refusal(error, call.api)
     await relay.piece(connection.send, event(failure, call.api, connection.request.id))
     await relay.end(connection.send)
 
 
-def _arrived(reply: UpstreamReply, tally: Tally, delivered: Delivered) -> Arrived:
+def _make_arrived(reply: UpstreamReply, tally: Tally, delivered: Delivered) -> Arrived:
     return Arrived(reply, tally, *delivered)
 
 
 def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
     upstream = outgoing.upstream
-    answers = requested_answers(outgoing.asked, outgoing.client_api)
+    answers = read_requested_answers(outgoing.asked, outgoing.client_api)
     return Charge(
         session=f"gateway:{outgoing.identity.name}",
         project="",
-        model=_billed_name(outgoing),
+        model=_make_bill_name(outgoing),
         target=outgoing.target,
         count=outgoing.count,
         most_output=None if outgoing.most_output is None else outgoing.most_output * answers,
@@ -277,7 +283,7 @@ def _charge(outgoing: Outgoing, caller: Caller) -> Charge:
     )
 
 
-def _billed_name(outgoing: Outgoing) -> str:
+def _make_bill_name(outgoing: Outgoing) -> str:
     """Returns the name of the model on the bill; a dearer service has a name, and so prices, of its own."""
     upstream = outgoing.upstream
     name = upstream.billed_as or outgoing.model

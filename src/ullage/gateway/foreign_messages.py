@@ -40,7 +40,7 @@ def adapt_messages(request: Request, target: ApiName) -> Request:
 def _check_parts(request: Request, place: int, message: Message, target: ApiName) -> None:
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
-        lost = _lost(part, target)
+        lost = _name_lost_part(part, target)
         if lost:
             raise InvalidRequest(
                 f"message {place + 1} has {lost}, which the model's server cannot read: remove it, or use "
@@ -49,7 +49,7 @@ def _check_parts(request: Request, place: int, message: Message, target: ApiName
             )
 
 
-def _lost(part: Mapping[str, Any], target: ApiName) -> str:
+def _name_lost_part(part: Mapping[str, Any], target: ApiName) -> str:
     """Returns the name of a part that would be lost; empty if it can be said."""
     kind = part.get("type")
     if kind in HISTORIES:
@@ -82,20 +82,20 @@ def _with_plain_parts(message: Message) -> Message:
     return {**message, "content": plain}
 
 
-def _referred_tool(part: Mapping[str, Any]) -> Mapping[str, Any]:
+def _write_tool_reference(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the words for a tool that a search has found; its definition is among the tools."""
     return text_part(f"The tool {part.get('tool_name')} can be called now.")
 
 
-def _quoted_document(part: Mapping[str, Any]) -> Mapping[str, Any]:
+def _quote_document(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns a document that is text, with its title and its context before the text."""
     about = [part[name] for name in ("title", "context") if isinstance(part.get(name), str) and part[name]]
     return text_part("\n\n".join([*about, str(part.get("text", ""))])) if about else part
 
 
 PLAIN: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
-    "tool_reference": _referred_tool,
-    "document": _quoted_document,
+    "tool_reference": _write_tool_reference,
+    "document": _quote_document,
 }
 """The type of a part → what says it in the other APIs."""
 
@@ -113,7 +113,7 @@ def _one_system_message(messages: Iterable[Message]) -> Iterator[Message]:
     for message in messages:
         if message["role"] not in SYSTEM_ROLES:
             if first:
-                yield _joined(first)
+                yield _join_messages(first)
                 first = []
             has_begun = True
             yield message
@@ -123,10 +123,10 @@ def _one_system_message(messages: Iterable[Message]) -> Iterator[Message]:
         else:
             first.append(message)
     if first:
-        yield _joined(first)
+        yield _join_messages(first)
 
 
-def _joined(messages: Sequence[Message]) -> Message:
+def _join_messages(messages: Sequence[Message]) -> Message:
     if len(messages) == 1 and isinstance(messages[0].get("content"), str):
         return {"role": "system", "content": messages[0]["content"]}
     return {"role": "system", "content": _with_lines([p for m in messages for p in listed(m.get("content"))])}

@@ -48,7 +48,7 @@ class FreeCalls:
         """Writes the rest."""
         if self._writer is not None:
             self._writer.cancel()
-        if left := self._thread.submit(self._written, self._new).result():
+        if left := self._thread.submit(self._write_batch, self._new).result():
             calls = sum(entry.calls for _, entry in left)
             sys.stderr.write(f"ullage: {plural(calls, 'call')} of local models could not be booked\n")
 
@@ -56,12 +56,12 @@ class FreeCalls:
         """Writes as long as there is something to write."""
         while self._new:
             batch, self._new = self._new, []
-            left = await asyncio.get_running_loop().run_in_executor(self._thread, self._written, batch)
+            left = await asyncio.get_running_loop().run_in_executor(self._thread, self._write_batch, batch)
             self._new = [*left, *self._new]
             await asyncio.sleep(PAUSE)
         self._writer = None
 
-    def _written(self, batch: list[Booking]) -> list[Booking]:
+    def _write_batch(self, batch: list[Booking]) -> list[Booking]:
         """Writes a batch in one transaction; returns the entries that must be written again."""
         sums: dict[Account, LedgerEntry] = {}
         for account, entry in batch:

@@ -63,7 +63,7 @@ class Gate:
         digest = hashlib.sha256(secret.encode("utf-8", "replace")).digest()
         at, caller = self._found.get(digest, (-CACHED, LOCAL))
         if caller is LOCAL or time.monotonic() - at >= CACHED:
-            caller = await self._looked_up(secret)
+            caller = await self._find_caller(secret)
             self._found[digest] = time.monotonic(), caller
             self._found.move_to_end(digest)
             if len(self._found) > MOST_CACHED:
@@ -83,7 +83,7 @@ class Gate:
                 self._looked = time.monotonic()
         return self._exist
 
-    async def _looked_up(self, secret: str) -> Caller:
+    async def _find_caller(self, secret: str) -> Caller:
         if self._keys is None or not secret:
             raise Refused("key", "This gateway needs one of its own keys: ask its owner for one")
         key = await asyncio.to_thread(self._keys.get, secret)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ullage.gateway.bound_thoughts import with_beta
-from ullage.gateway.upstream import returned_headers, sent_headers
+from ullage.gateway.upstream import make_sent_headers, select_returned_headers
 
 if TYPE_CHECKING:
     from ullage.gateway.connections import UpstreamReply
@@ -20,7 +20,7 @@ LONGEST = 500
 
 def request_headers(outgoing: Outgoing, request: Received, caller: Caller) -> dict[str, str]:
     """Returns the headers of the request to the upstream."""
-    headers = sent_headers(
+    headers = make_sent_headers(
         outgoing.upstream,
         request,
         outgoing.api,
@@ -32,7 +32,7 @@ def request_headers(outgoing: Outgoing, request: Received, caller: Caller) -> di
 
 def answer_headers(reply: UpstreamReply, request: Received, outgoing: Outgoing) -> dict[str, str]:
     """Returns the headers of the answer to the client."""
-    returned = returned_headers(reply.headers, is_translated=outgoing.is_translated)
+    returned = select_returned_headers(reply.headers, is_translated=outgoing.is_translated)
     return returned | _own_headers(request, outgoing)
 
 

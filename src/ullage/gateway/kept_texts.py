@@ -57,8 +57,8 @@ class KeptTexts:
         self._kept[number] = tuple(
             ChangedText(
                 place,
-                _shown(history[place], secrets),
-                _shown(sent[place], secrets) if place in sent else None,
+                _show_message(history[place], secrets),
+                _show_message(sent[place], secrets) if place in sent else None,
             )
             for place in wanted
         )
@@ -70,7 +70,7 @@ class KeptTexts:
         return self._kept.get(number, ())
 
 
-def _shown(message: Message, secrets: Collection[str]) -> str:
+def _show_message(message: Message, secrets: Collection[str]) -> str:
     """Returns the text of a message without keys, shortened in the middle."""
     text = piece_of(message)
     for secret in secrets:

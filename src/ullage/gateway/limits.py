@@ -31,7 +31,7 @@ RESERVED_SHARE = 8
 one is still possible in a conversation that does not fill its window."""
 
 
-def requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
+def read_requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
     """Returns the longest answer that the client asks for; None if it sets no limit.
 
     Of several fields the largest counts, because servers differ in the one that they obey. One that is no
@@ -41,7 +41,7 @@ def requested_output(body: Mapping[str, Any], api: ApiName) -> int | None:
     return max(given) if given and min(given) > 0 else None
 
 
-def requested_answers(body: Mapping[str, Any], api: ApiName) -> int:
+def read_requested_answers(body: Mapping[str, Any], api: ApiName) -> int:
     """Returns the number of answers that a request asks for: `n` of chat completions, each of full length."""
     return max(1, _number(body.get("n"))) if api == "openai.chat" else 1
 
@@ -54,7 +54,7 @@ def _number(value: Any) -> int:
         return 0
 
 
-def asked_limit(header: str, key: GatewayKey | None) -> int | None:
+def read_limit(header: str, key: GatewayKey | None) -> int | None:
     """Returns the limit that the header `x-ullage-limit` or the key sets; None if neither does.
 
     Raises KeyRefused if the header asks for more than the key allows.
@@ -101,7 +101,7 @@ def lower_output(body: dict[str, Any], api: ApiName, room: Room | None, tokens: 
     A thinking budget stays below the limit of the answer. If its least does not fit below it either, both
     stay as they are: the upstream then refuses the request in its own words.
     """
-    requested = requested_output(body, api)
+    requested = read_requested_output(body, api)
     if room is None:
         return Output(body, requested)
     left = max(1, room.window - tokens)

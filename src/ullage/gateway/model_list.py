@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.cost.keys import check_model
 from ullage.errors import ProviderError
 from ullage.gateway.refusals import Refused
-from ullage.gateway.upstream import sent_headers
+from ullage.gateway.upstream import make_sent_headers
 from ullage.gateway.upstreams import ANY
 from ullage.models import model_info
 
@@ -29,7 +29,7 @@ async def list_models(
 ) -> dict[str, Any]:
     """Returns the list in a form that OpenAI's and Anthropic's clients both read."""
     if ANY in upstreams.table:
-        cards = await _listed(request, caller, upstreams, transport)
+        cards = await _list_models(request, caller, upstreams, transport)
     else:
         cards = [{"id": name} for name in sorted(upstreams.table)]
     allowed = [card for card in cards if caller.key is None or caller.key.allows(card["id"])]
@@ -53,12 +53,12 @@ async def find_model(
     raise Refused("model", f"The model {name[:100]!r} does not exist here: GET /v1/models lists all")
 
 
-async def _listed(
+async def _list_models(
     request: Received, caller: Caller, upstreams: Upstreams, transport: Transport
 ) -> list[dict[str, Any]]:
     """Returns the cards of the upstream's own list; none if it has no list."""
     upstream = upstreams.table[ANY]
-    headers = sent_headers(upstream, request, upstream.endpoint.api, own_key=caller.own_key)
+    headers = make_sent_headers(upstream, request, upstream.endpoint.api, own_key=caller.own_key)
     try:
         status, answer = await transport.json("GET", f"{upstream.base}/models", headers, timeout=SECONDS)
     except ProviderError:

@@ -77,7 +77,7 @@ def document() -> dict[str, Any]:
 def _operation(each: Operation) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": each.summary,
-        "responses": {str(status): {"description": _described(status)} for status in each.answers},
+        "responses": {str(status): {"description": _describe_status(status)} for status in each.answers},
     }
     if each.fields is not None:
         schema = {"type": "object", "required": [*each.fields], "properties": dict(each.fields)}
@@ -85,5 +85,5 @@ def _operation(each: Operation) -> dict[str, Any]:
     return operation
 
 
-def _described(status: int) -> str:
+def _describe_status(status: int) -> str:
     return "the answer" if status == 200 else "a refusal, in the form of the API"

@@ -45,7 +45,7 @@ class PrefixReuse:
         count, messages = fitted.count, list(fitted.messages)
         tools = count.breakdown.get("tools", 0)
         before = self._newest
-        sizes, known, partly = ([], 0, 0) if before is None else _known_sizes(before, messages)
+        sizes, known, partly = ([], 0, 0) if before is None else _reuse_sizes(before, messages)
         new = [_size(message) for message in messages[len(sizes) :]]
         total = known + sum(new)
         sizes += new
@@ -58,7 +58,7 @@ class PrefixReuse:
         return (tools + (tokens - tools) * (known + partly) / max(1, total)) / tokens
 
 
-def _known_sizes(before: SentMessages, now: list[Message]) -> tuple[list[int], int, int]:
+def _reuse_sizes(before: SentMessages, now: list[Message]) -> tuple[list[int], int, int]:
     """Returns the sizes of the messages that both requests begin with, and their sum.
 
     The third figure is the beginning of the next message that both have: a digest stands after the system

@@ -12,12 +12,12 @@ from ullage.cost.keys import check_model
 from ullage.errors import InvalidConversation, InvalidRequest
 from ullage.gateway.bound_thoughts import drop_unbound
 from ullage.gateway.conversations import identify, weight_of
-from ullage.gateway.limits import NO_LIMIT, asked_limit, input_limit, lower_output, requested_output
+from ullage.gateway.limits import NO_LIMIT, input_limit, lower_output, read_limit, read_requested_output
 from ullage.gateway.policy_header import HEADER, policy_of
 from ullage.gateway.refusals import Refused
 from ullage.gateway.request import parse_object, write_json
 from ullage.gateway.translation import translate
-from ullage.gateway.upstreams import named_model
+from ullage.gateway.upstreams import read_model_name
 from ullage.target import Target
 from ullage.tokens import Count, counter_for
 
@@ -123,7 +123,7 @@ class Preparation:
     async def prepare(self, request: Received, call: CallRoute, caller: Caller, raw: bytes) -> Outgoing:
         """Returns the request to send; raises Refused or ContextOverflowError if it cannot be sent."""
         body = await parse_object(raw)
-        model = named_model(body)
+        model = read_model_name(body)
         if caller.key is not None:
             check_model(caller.key, model)
         upstream = self._upstreams.find(model)
@@ -131,8 +131,8 @@ class Preparation:
         api = self._upstreams.api_of(upstream, model, call.api)
         target = target_of(upstream, model, api)
         await self._counts.load(target)
-        lowered = asked_limit(request.header("x-ullage-limit"), caller.key)
-        requested = requested_output(body, call.api)
+        lowered = read_limit(request.header("x-ullage-limit"), caller.key)
+        requested = read_requested_output(body, call.api)
         limit = input_limit(room, requested, self._reserved, lowered) if call.is_fitted else NO_LIMIT
         offered = call.is_fitted and self._recall.is_offered(caller, body)
         policy, rules = policy_of(request.header(HEADER), caller.key, recall=offered)
@@ -142,7 +142,7 @@ class Preparation:
         given = self._recall.extend(body, call.api, identity) if offered else body
         weight = weight_of(body, call.api, len(raw))
         conversation = self._conversations.get(call.api, identity, self._counts.factor, policy, weight=weight)
-        fitted, unread = await self._fitted(conversation, identity, given, raw)
+        fitted, unread = await self._fit_request(conversation, identity, given, raw)
         count = self._unread_count(target, raw) if fitted is None else fitted.count
         if lowered is not None and not call.is_fitted and count.ceiling > lowered:
             raise Refused(
@@ -151,7 +151,7 @@ class Preparation:
                 "allowed: raise x-ullage-limit or use another key, or start a new session",
             )
         kept = given if fitted is None else cast("dict[str, Any]", fitted.body)
-        translation = None if api == call.api else _translated(kept, call, target, unread)
+        translation = None if api == call.api else _translate_request(kept, call, target, unread)
         asked = kept if translation is None else translation.body
         output = lower_output(asked, api, room, count.ceiling)
         sent = output.body
@@ -205,7 +205,7 @@ class Preparation:
     def _unread_count(self, target: Target, raw: bytes) -> Count:
         return self._counts.factor(target).count(count_unread(target, raw))
 
-    async def _fitted(
+    async def _fit_request(
         self, conversation: Conversation, identity: Identity, body: dict[str, Any], raw: bytes
     ) -> tuple[FittedRequest | None, str]:
         """Returns the fitted request; None and the reason if its form is unknown and it surely fits."""
@@ -222,7 +222,7 @@ class Preparation:
             return None, str(error)
 
 
-def _translated(body: dict[str, Any], call: CallRoute, target: Target, unread: str) -> Translation:
+def _translate_request(body: dict[str, Any], call: CallRoute, target: Target, unread: str) -> Translation:
     """Returns the request in the upstream's API; refuses one that only the client's own API has."""
     if unread:
         raise Refused("invalid", unread)

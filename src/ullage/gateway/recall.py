@@ -79,7 +79,7 @@ class GatewayRecall:
     ) -> None:
         """Answers the calls that ended a request, and remembers them as a hidden turn after it."""
         results = await asyncio.to_thread(_answers, fitted, calls, identity.limit)
-        items = FILTERS[api].hidden(calls, results)
+        items = FILTERS[api].make_hidden_turn(calls, results)
         self._turns.remember(_name(identity), _items(body, api), items)
 
 

@@ -123,7 +123,7 @@ class GatewayAnswer(NamedTuple):
     body: bytes
 
 
-def refused(error: UllageError, api: ApiName | None) -> Refused:
+def make_refusal(error: UllageError, api: ApiName | None) -> Refused:
     """Returns the refusal for an error of Ullage, in the words that clients of this API look for."""
     if isinstance(error, ContextOverflowError) and error.limit:
         return Refused("overflow", _overflow(error, api))
@@ -193,7 +193,7 @@ def event(refusal: Refused, api: ApiName | None, request_id: str) -> bytes:
     return b"event: error\ndata: %b\n\n" % orjson.dumps(body)
 
 
-def failed_response(refusal: Refused, model: str | None, request_id: str) -> GatewayAnswer:
+def make_failed_response(refusal: Refused, model: str | None, request_id: str) -> GatewayAnswer:
     """Returns an overflow as a stream of the responses API, which is how Codex recognises it."""
     kind = KINDS[refusal.kind]
     response = {

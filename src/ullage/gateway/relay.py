@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ullage.errors import ProviderError
-from ullage.gateway.refusals import Refused, event, refused
+from ullage.gateway.refusals import Refused, event, make_refusal
 from ullage.gateway.request import Disconnected
 from ullage.gateway.served_request import ServedRequest
 
@@ -126,7 +126,7 @@ async def stream(
             if ready:
                 await send({"type": "http.response.body", "body": ready, "more_body": True})
     except ProviderError as error:
-        failure = refused(error, api)
+        failure = make_refusal(error, api)
     else:
         if not tally.is_complete():
             failure = Refused("upstream", "The upstream ended its answer before it was complete. Ask again.")

@@ -83,7 +83,7 @@ class ClientConnection(NamedTuple):
     send: Send
 
 
-def received(scope: Mapping[str, Any], room: BodyRoom) -> Received:
+def read_head(scope: Mapping[str, Any], room: BodyRoom) -> Received:
     """Returns the head of a request; its body will hold a part of the room."""
     client = scope.get("client")
     headers: dict[str, str] = {}
@@ -110,7 +110,7 @@ async def read_body(request: Received, receive: Receive) -> bytes:
     encoding = request.header("content-encoding").strip().lower()
     if encoding in {"", "identity"}:
         return whole
-    plain = await asyncio.to_thread(_decompressed, whole, encoding)
+    plain = await asyncio.to_thread(_decompress_body, whole, encoding)
     request.hold(len(plain))
     return plain
 
@@ -159,7 +159,7 @@ def _too_large() -> Refused:
     )
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes:
+def _decompress_body(body: bytes, encoding: str) -> bytes:
     """Returns the body; stops at the largest size, so that a small body cannot fill the memory."""
     import zstandard  # noqa: PLC0415 - few clients compress
 
@@ -186,13 +186,13 @@ def _decompressed(body: bytes, encoding: str) -> bytes:
 
 async def parse_object(body: bytes) -> dict[str, Any]:
     """Returns the JSON object of a body; a deep or invalid one is refused."""
-    value = _parsed(body) if len(body) <= IN_ONE_PIECE else await asyncio.to_thread(_parsed, body)
+    value = _parse_body(body) if len(body) <= IN_ONE_PIECE else await asyncio.to_thread(_parse_body, body)
     if not isinstance(value, dict):
         raise Refused("invalid", "the request's body must be a JSON object")
     return value
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_body(body: bytes) -> Any:
     """Returns a JSON value. Halves of characters are read as U+FFFD: clients that cut texts send them."""
     if len(body) > SMALL and _has_too_many_values(body):
         raise Refused(

@@ -138,7 +138,7 @@ class ServedRequest:
         """Returns the rest of the body, without waiting, if all of it has come; otherwise None."""
         if not self.is_whole or not self._has_news or self._connection.is_lost:
             return None
-        return self._taken()
+        return self._take_pieces()
 
     async def __call__(self) -> Message:
         """Returns the next part of the body, or the news that the answer is not wanted any more."""
@@ -152,9 +152,9 @@ class ServedRequest:
             await self._event.wait()
         if self.is_answered or self._connection.is_lost:
             return {"type": "http.disconnect"}
-        return {"type": "http.request", "body": self._taken(), "more_body": not self.is_whole}
+        return {"type": "http.request", "body": self._take_pieces(), "more_body": not self.is_whole}
 
-    def _taken(self) -> bytes:
+    def _take_pieces(self) -> bytes:
         pieces, self._pieces, self._has_news = self._pieces, [], False
         if self._size > MOST_UNREAD:
             self._connection.resume_reading()

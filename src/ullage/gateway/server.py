@@ -20,7 +20,7 @@ from ullage.gateway.app import App
 from ullage.gateway.page.site import PAGE
 from ullage.gateway.telemetry import telemetry_for
 from ullage.gateway.upstream import Upstream
-from ullage.gateway.upstreams import ANY, any_model_at, configured_models
+from ullage.gateway.upstreams import ANY, any_model_at, read_configured_models
 from ullage.session.endpoint import open_provider_of
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ async def running(
         )
         server = make_server(app)
         task = asyncio.get_running_loop().create_task(server.serve([listener]))
-        url = f"http://{_shown(options.host)}:{listener.getsockname()[1]}"
+        url = f"http://{_write_host(options.host)}:{listener.getsockname()[1]}"
         try:
             while not server.started and not task.done():
                 await asyncio.sleep(STARTING)
-            lines = list(_described(url, table, has_keys=kept.keys.exist()))
+            lines = list(_describe_service(url, table, has_keys=kept.keys.exist()))
             yield Running(url, lines, server, task)
         finally:
             server.should_exit = True
@@ -243,7 +243,7 @@ async def _table(
         return {ANY: _within(found, options.window)}
     wanted = {**settings.models}
     wanted.setdefault(settings.default_model, settings.model())
-    table, notices = configured_models((each for each in wanted.values() if not each.runs_here), environ)
+    table, notices = read_configured_models((each for each in wanted.values() if not each.runs_here), environ)
     for notice in notices:
         tell(notice)
     for model in wanted.values():
@@ -255,7 +255,7 @@ async def _table(
 async def _one(model: ModelSettings, environ: Mapping[str, str], closing: AsyncExitStack) -> Upstream:
     """Returns the upstream of one model; loads a model that runs in this process."""
     if not model.runs_here:
-        table, notices = configured_models([model], environ)
+        table, notices = read_configured_models([model], environ)
         if notices:
             raise ConfigurationError(notices[0])
         return replace(table[model.name], renamed=True)
@@ -274,7 +274,7 @@ def _within(upstream: Upstream, window: int | None) -> Upstream:
     return replace(upstream, endpoint=replace(upstream.endpoint, window=window))
 
 
-def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> Iterator[str]:
+def _describe_service(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> Iterator[str]:
     """Yields the lines that say what is served, and how a client uses it."""
     for name, upstream in table.items():
         endpoint = upstream.endpoint
@@ -290,5 +290,5 @@ def _described(place: str, table: Mapping[str, Upstream], *, has_keys: bool) -> 
         yield "other machines are refused until a gateway key exists: ullage keys create NAME"
 
 
-def _shown(host: str) -> str:
+def _write_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -68,16 +68,16 @@ class CallSignals:
         """The headers that tell the upstream of the span."""
         return {} if self._span is None else self._span.headers
 
-    def received(self) -> None:
+    def note_received(self) -> None:
         """Notes that the request has come as a whole."""
         self._begun = time.perf_counter()
 
-    def prepared(self) -> None:
+    def note_prepared(self) -> None:
         """Notes that the request is ready to be sent."""
         self._sent = time.perf_counter()
         self._metrics.observe("ullage_overhead_seconds", self._api, value=self._sent - self._begun)
 
-    def finished(self, outgoing: Outgoing, settled: BookedCall | None, end: CallEnd) -> None:
+    def measure_call(self, outgoing: Outgoing, settled: BookedCall | None, end: CallEnd) -> None:
         """Measures a call whose answer has been relayed or read."""
         add, observe, api = self._metrics.add, self._metrics.observe, self._api
         seconds = time.perf_counter() - self._begun

@@ -11,8 +11,8 @@ import orjson
 from ullage.cost.keys import check_model
 from ullage.gateway.refusals import GatewayAnswer, Refused
 from ullage.gateway.request import parse_object, write_json
-from ullage.gateway.upstream import address_of, returned_headers, sent_headers
-from ullage.gateway.upstreams import named_model
+from ullage.gateway.upstream import address_of, make_sent_headers, select_returned_headers
+from ullage.gateway.upstreams import read_model_name
 from ullage.target import Target
 from ullage.tokens import count, count_request, counter_for
 
@@ -64,26 +64,26 @@ class TokenCounts:
     async def count(self, route: CountPath, request: Received, caller: Caller, raw: bytes) -> GatewayAnswer:
         """Returns the upstream's own count of a request, or ours if it has no such route."""
         body = await parse_object(raw)
-        model = named_model(body)
+        model = read_model_name(body)
         if caller.key is not None:
             check_model(caller.key, model)
         upstream = self.upstreams.find(model)
         name = upstream.endpoint.model if upstream.renamed else model
         if self.upstreams.api_of(upstream, model, route.api) == route.api:
             data = write_json({**body, "model": name}) if upstream.renamed else raw
-            headers = sent_headers(upstream, request, route.api, own_key=caller.own_key)
+            headers = make_sent_headers(upstream, request, route.api, own_key=caller.own_key)
             url = address_of(upstream, route.path, request.query)
             async with self.transport.post(url, headers, data, upstream.endpoint.timeouts) as reply:
                 theirs = await reply.read()
                 if (reply.status >= 400 and reply.status not in ABSENT) or _is_count(reply.status, theirs):
-                    return GatewayAnswer(reply.status, returned_headers(reply.headers), theirs)
+                    return GatewayAnswer(reply.status, select_returned_headers(reply.headers), theirs)
         counted = await asyncio.to_thread(count_request, body, route.counted_as, name)
         told = {"x-ullage-counted-by": "ullage"}
         return GatewayAnswer(200, JSON | told, orjson.dumps({**route.fixed, "input_tokens": counted.tokens}))
 
     async def tokenize(self, body: Mapping[str, Any]) -> GatewayAnswer:
         """Returns our own count of a text (`prompt` or `content`) or of `messages` with `tools`."""
-        name = None if body.get("model") is None else named_model(body)
+        name = None if body.get("model") is None else read_model_name(body)
         target = Target(model=name, api="openai.chat")
         text = body.get("prompt", body.get("content"))
         if isinstance(text, str):

@@ -35,7 +35,7 @@ class ToolNames(NamedTuple):
     spaced: Mapping[str, tuple[str, str]] = {}
     """Name upstream → the namespace and the name in it."""
 
-    def returned(self, call: ToolCall) -> CalledTool:
+    def restore_call(self, call: ToolCall) -> CalledTool:
         """Returns a call of the upstream in the client's own form."""
         if call.name in self.custom:
             given = arguments_object(call.arguments).get(INPUT)

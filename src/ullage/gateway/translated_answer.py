@@ -14,7 +14,7 @@ from ullage.gateway import relay
 from ullage.gateway.answer_writer import WRITERS
 from ullage.gateway.answer_writer.collected import AnswerHead, CollectedAnswer
 from ullage.gateway.delivery import Delivered
-from ullage.gateway.refusals import Refused, answer, event, kind_of_status, refused
+from ullage.gateway.refusals import Refused, answer, event, kind_of_status, make_refusal
 from ullage.tokens import counter_for
 from ullage.usage import Usage
 
@@ -82,7 +82,7 @@ async def deliver_translated(
     read = ForeignAnswer(translation, outgoing, answer)
     head = _head(translation, outgoing, connection.request.id)
     if outgoing.is_streamed:
-        return await _streamed(reply, tally, read, rounds, (head, connection.send))
+        return await _stream_answer(reply, tally, read, rounds, (head, connection.send))
     async for chunk in reply.chunks():
         tally.add(chunk)
         _check_size(tally)
@@ -108,7 +108,7 @@ def _goes_on(answer: CollectedAnswer, rounds: AnswerRounds) -> bool:
     return bool(answer.recalls) and not answer.has_other_calls and not rounds.is_last
 
 
-async def _streamed(
+async def _stream_answer(
     reply: UpstreamReply,
     tally: Tally,
     read: ForeignAnswer,
@@ -126,7 +126,7 @@ async def _streamed(
             await _send(send, (data for part in read.feed(chunk) for data in stream.add(part)))
         await _send(send, (data for part in read.end() for data in stream.add(part)))
     except (ProviderError, ContextOverflowError) as error:
-        await relay.piece(send, event(refused(error, read.source), read.source, head.id))
+        await relay.piece(send, event(make_refusal(error, read.source), read.source, head.id))
         return Delivered(None, is_broken=True)
     goes_on = _goes_on(read.answer, rounds)
     if not goes_on:
@@ -161,7 +161,7 @@ def _head(translation: Translation, outgoing: Outgoing, request_id: str) -> Answ
     )
 
 
-def translated_error(
+def translate_error(
     status: int, body: bytes, translation: Translation, key: Key | None, request_id: str
 ) -> bytes:
     """Returns the error of an upstream in the form of the client's API; `key` is what it must not show."""
@@ -169,5 +169,5 @@ def translated_error(
     kind = "overflow" if isinstance(error, ContextOverflowError) else kind_of_status(status)
     message = str(error)
     if isinstance(error, ContextOverflowError):
-        message = refused(error, translation.source).message
+        message = make_refusal(error, translation.source).message
     return answer(Refused(kind, message), translation.source, request_id).body

@@ -140,7 +140,7 @@ def _apis_at(url: str) -> frozenset[ApiName]:
     )
 
 
-def sent_headers(
+def make_sent_headers(
     upstream: Upstream, request: Received, api: ApiName, *, own_key: bool, is_translated: bool = False
 ) -> dict[str, str]:
     """Returns the headers of the request to the upstream.
@@ -149,7 +149,7 @@ def sent_headers(
     own for the upstream; a key of the gateway is never sent on. A translated request has the headers of its
     new API.
     """
-    connection = _named(request.header("connection"))
+    connection = _read_connection(request.header("connection"))
     key = upstream.endpoint.key
     left_out = CREDENTIALS if not own_key or key is not None else _NONE
     sent = {
@@ -179,11 +179,11 @@ def sent_headers(
     return sent
 
 
-def returned_headers(headers: Mapping[str, str], *, is_translated: bool = False) -> dict[str, str]:
+def select_returned_headers(headers: Mapping[str, str], *, is_translated: bool = False) -> dict[str, str]:
     """Returns the headers of an upstream's answer that go on to the client."""
     if is_translated:
         return {name: value for name, value in headers.items() if name in RETURNED_TRANSLATED}
-    connection = _named(headers.get("connection", ""))
+    connection = _read_connection(headers.get("connection", ""))
     return {
         name: value
         for name, value in headers.items()
@@ -191,7 +191,7 @@ def returned_headers(headers: Mapping[str, str], *, is_translated: bool = False)
     }
 
 
-def _named(connection: str) -> frozenset[str]:
+def _read_connection(connection: str) -> frozenset[str]:
     """Returns the headers that a Connection header names; they belong to the connection too."""
     return frozenset(each.strip().lower() for each in connection.split(",")) if connection else _NONE
 

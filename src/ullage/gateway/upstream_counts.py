@@ -66,7 +66,7 @@ class UpstreamCounts:
         """Loads what a target's counts need, once, in a thread, so that other requests go on."""
         if target in self._known:
             return
-        found = await asyncio.to_thread(self._loaded, target)
+        found = await asyncio.to_thread(self._load_history, target)
         if target not in self._known:  # another request may have loaded it, and learned more
             self._remember(target, found)
 
@@ -110,7 +110,7 @@ class UpstreamCounts:
     def _history(self, target: Target) -> TargetHistory:
         return self._known.get(target) or TargetHistory.from_json(self._shelf.learned(target))
 
-    def _loaded(self, target: Target) -> TargetHistory:
+    def _load_history(self, target: Target) -> TargetHistory:
         """Returns the history of a target in the store, after its vocabularies were loaded."""
         counter_for(target).text(RARE_WORD)
         return TargetHistory.from_json(self._shelf.learned(target))

@@ -51,7 +51,7 @@ def any_model_at(
     return {ANY: upstream}
 
 
-def configured_models(
+def read_configured_models(
     models: Iterable[ModelSettings], environ: Mapping[str, str]
 ) -> tuple[dict[str, Upstream], list[str]]:
     """Returns the table of configured models by their names, and a notice for each that cannot be served."""
@@ -116,7 +116,7 @@ class Upstreams:
         return None if info is None else Room(info.window, info.max_input)
 
 
-def named_model(body: Mapping[str, Any]) -> str:
+def read_model_name(body: Mapping[str, Any]) -> str:
     """Returns the model that a request names; refuses a request without one, and a name that is too long."""
     model = body.get("model")
     if not isinstance(model, str) or not model:

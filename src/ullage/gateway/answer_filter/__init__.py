@@ -44,19 +44,19 @@ class AnswerFilter(NamedTuple):
     stream: Callable[[], StreamFilter]
     split: Callable[[dict[str, Any]], tuple[dict[str, Any], list[RecallCall], bool]]
     """Returns a whole answer without recall calls, these calls, and True if others are left."""
-    hidden: Callable[[Sequence[RecallCall], Sequence[str]], list[Any]]
+    make_hidden_turn: Callable[[Sequence[RecallCall], Sequence[str]], list[Any]]
     """Returns the items of the hidden turn: the calls, and their results."""
     tool: Callable[[Mapping[str, Any]], dict[str, Any]]
     """Returns the recall tool in the form of the API."""
 
 
 FILTERS: Mapping[ApiName, AnswerFilter] = {
-    "openai.chat": AnswerFilter(chat.ChatFilter, chat.split, chat.hidden, dict),
+    "openai.chat": AnswerFilter(chat.ChatFilter, chat.split, chat.make_hidden_turn, dict),
     "openai.responses": AnswerFilter(
-        responses.ResponsesFilter, responses.split, responses.hidden, responses.tool
+        responses.ResponsesFilter, responses.split, responses.make_hidden_turn, responses.tool
     ),
     "anthropic.messages": AnswerFilter(
-        messages.MessagesFilter, messages.split, messages.hidden, messages.tool
+        messages.MessagesFilter, messages.split, messages.make_hidden_turn, messages.tool
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.gateway.answer_filter.shared import RECALL, RecallCall, added
+from ullage.gateway.answer_filter.shared import RECALL, RecallCall, sum_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class ChatFilter:
         chunk = {**event, **self._first}
         if event.get("usage"):
             self._has_usage = True
-            self._total = event["usage"] if self._total is None else added(self._total, event["usage"])
+            self._total = event["usage"] if self._total is None else sum_usage(self._total, event["usage"])
             chunk.pop("usage")
         choices = [self._choice(choice) for choice in event.get("choices") or ()]
         kept = [choice for choice in choices if choice is not None]
@@ -122,7 +122,7 @@ def split(answer: dict[str, Any]) -> tuple[dict[str, Any], list[RecallCall], boo
     return {**answer, "choices": choices}, calls, others
 
 
-def hidden(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
+def make_hidden_turn(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
     """Returns the hidden messages."""
     called = [
         {"id": call.id, "type": "function", "function": {"name": RECALL, "arguments": call.arguments or "{}"}}

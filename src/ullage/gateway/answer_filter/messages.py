@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ullage.gateway.answer_filter.shared import RECALL, RecallCall, added
+from ullage.gateway.answer_filter.shared import RECALL, RecallCall, sum_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class MessagesFilter:
         yield {"type": "message_stop"}
 
     def _add_usage(self) -> None:
-        self._total = self._usage if self._total is None else added(self._total, self._usage)
+        self._total = self._usage if self._total is None else sum_usage(self._total, self._usage)
         self._usage = {}
 
     def _start(self, event: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -89,7 +89,7 @@ class MessagesFilter:
             return
         yield from self._flush()
         self.has_other_calls = self.has_other_calls or kind == "tool_use"
-        yield self._placed(event)
+        yield self._number_block(event)
 
     def _go_on(self, event: dict[str, Any]) -> Iterator[dict[str, Any]]:
         index, delta = event.get("index"), event.get("delta") or {}
@@ -98,7 +98,7 @@ class MessagesFilter:
                 self._recalls[index].append(str(delta.get("partial_json", "")))
             else:
                 self.calls.append(
-                    RecallCall(self._names[index], "".join(self._recalls[index]), self._taken())
+                    RecallCall(self._names[index], "".join(self._recalls[index]), self._take_thoughts())
                 )
         elif index in self._thoughts and index not in self._places:
             self._held.append(event)
@@ -107,9 +107,9 @@ class MessagesFilter:
                 block = self._thoughts[index]
                 block[member] = str(block.get(member, "")) + str(delta.get(member, ""))
         else:
-            yield self._placed(event)
+            yield self._number_block(event)
 
-    def _taken(self) -> tuple[Any, ...]:
+    def _take_thoughts(self) -> tuple[Any, ...]:
         """Returns the thinking of this round that no call has taken yet."""
         thoughts, self._thoughts = tuple(self._thoughts.values()), {}
         return thoughts
@@ -117,9 +117,9 @@ class MessagesFilter:
     def _flush(self) -> Iterator[dict[str, Any]]:
         held, self._held = self._held, []
         for event in held:
-            yield self._placed(event)
+            yield self._number_block(event)
 
-    def _placed(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _number_block(self, event: dict[str, Any]) -> dict[str, Any]:
         """Returns an event with the number that its block has for the client."""
         index = event.get("index")
         if index not in self._places:
@@ -149,7 +149,7 @@ def split(answer: dict[str, Any]) -> tuple[dict[str, Any], list[RecallCall], boo
     return {**answer, "content": kept, "stop_reason": ended}, calls, has_others
 
 
-def hidden(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
+def make_hidden_turn(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
     """Returns the hidden turns."""
     blocks: list[Any] = []
     for call in calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ullage.gateway.answer_filter.shared import RECALL, RecallCall, added
+from ullage.gateway.answer_filter.shared import RECALL, RecallCall, sum_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,15 +41,15 @@ class ResponsesFilter:
         if kind in BEGINNINGS:
             self._id = self._id or (event.get("response") or {}).get("id")
             if self._round == 1:
-                yield self._numbered(event)
+                yield self._number_event(event)
         elif kind in ENDS:
             self._ending = event
             used = (event.get("response") or {}).get("usage")
-            self._total = used if self._total is None else added(self._total, used)
+            self._total = used if self._total is None else sum_usage(self._total, used)
         elif "output_index" in event:
             yield from self._item(event, kind)
         else:
-            yield self._numbered(event)
+            yield self._number_event(event)
 
     def next_round(self) -> None:
         """Begins another round."""
@@ -64,7 +64,7 @@ class ResponsesFilter:
         if self._id is not None:
             response["id"] = self._id
         items = self._output or split(response)[0].get("output") or []
-        yield self._numbered(
+        yield self._number_event(
             {**self._ending, "response": {**response, "output": items, "usage": self._total}}
         )
 
@@ -86,14 +86,14 @@ class ResponsesFilter:
                 self._thoughts.append(item)
             return
         yield from self._flush()
-        yield self._placed(event)
+        yield self._number_item(event)
 
     def _flush(self) -> Iterator[dict[str, Any]]:
         held, self._held, self._thoughts = self._held, [], []
         for event in held:
-            yield self._placed(event)
+            yield self._number_item(event)
 
-    def _placed(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _number_item(self, event: dict[str, Any]) -> dict[str, Any]:
         """Returns an event with the number that its item has for the client."""
         index = event["output_index"]
         if index not in self._places:
@@ -102,9 +102,9 @@ class ResponsesFilter:
         if event.get("type") == "response.output_item.done":
             self._output.append(event["item"])
             self.has_other_calls = self.has_other_calls or _is_call(event["item"])
-        return self._numbered({**event, "output_index": self._places[index]})
+        return self._number_event({**event, "output_index": self._places[index]})
 
-    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _number_event(self, event: dict[str, Any]) -> dict[str, Any]:
         number, self._number = self._number, self._number + 1
         return {**event, "sequence_number": number}
 
@@ -133,7 +133,7 @@ def split(answer: dict[str, Any]) -> tuple[dict[str, Any], list[RecallCall], boo
     return {**answer, "output": kept}, calls, any(map(_is_call, kept))
 
 
-def hidden(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
+def make_hidden_turn(calls: Sequence[RecallCall], results: Sequence[str]) -> list[Any]:
     """Returns the hidden items."""
     items: list[Any] = []
     for call in calls:

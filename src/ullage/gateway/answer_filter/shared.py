@@ -24,11 +24,11 @@ class RecallCall(NamedTuple):
         return arguments_object(self.arguments)
 
 
-def added(one: Any, other: Any) -> Any:
+def sum_usage(one: Any, other: Any) -> Any:
     """Returns the sum of two usage objects; of members that are no numbers, the newer ones."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = {**one, **other}
-        return {name: added(one.get(name), other.get(name)) for name in names}
+        return {name: sum_usage(one.get(name), other.get(name)) for name in names}
     if _is_number(one) and _is_number(other):
         return one + other
     return one if other is None else other

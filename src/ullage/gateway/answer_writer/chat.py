@@ -79,7 +79,7 @@ def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
 
 
 def _frame(head: AnswerHead, kind: str) -> dict[str, Any]:
-    return {"id": head.made_id("chatcmpl"), "object": kind, "created": head.created, "model": head.model}
+    return {"id": head.make_id("chatcmpl"), "object": kind, "created": head.created, "model": head.model}
 
 
 def _call(called: CalledTool) -> dict[str, Any]:

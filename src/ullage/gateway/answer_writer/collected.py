@@ -37,7 +37,7 @@ class AnswerHead:
     names: ToolNames
     """The client's own names and kinds of tools."""
 
-    def made_id(self, prefix: str, number: int | None = None) -> str:
+    def make_id(self, prefix: str, number: int | None = None) -> str:
         """Returns an id of the answer or of one of its parts."""
         return f"{prefix}_{self.id}" if number is None else f"{prefix}_{self.id}{number:04d}"
 
@@ -73,7 +73,7 @@ class CollectedAnswer:
             self.recalls.append(RecallCall(event.id, event.arguments))
         elif isinstance(event, ToolCall):
             self.has_other_calls = True
-            called = self._names.returned(event)
+            called = self._names.restore_call(event)
             self.parts.append(called)
             yield called
         elif isinstance(event, Text | Reasoning):

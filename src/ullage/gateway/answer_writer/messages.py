@@ -53,7 +53,7 @@ class MessagesStream:
         if type(part) is not self._open or isinstance(part, CalledTool):
             yield from self._close()
             self._open = type(part)
-            yield self._event("content_block_start", content_block=_opened(part))
+            yield self._event("content_block_start", content_block=_open_block(part))
         yield self._event("content_block_delta", delta=_delta(part))
 
     def end(self, answer: CollectedAnswer) -> Iterator[bytes]:
@@ -82,7 +82,7 @@ def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
 
 def _message(head: AnswerHead, blocks: list[Any], reason: str | None, usage: Any) -> dict[str, Any]:
     return {
-        "id": head.made_id("msg"),
+        "id": head.make_id("msg"),
         "type": "message",
         "role": "assistant",
         "model": head.model,
@@ -102,7 +102,7 @@ def _block(part: AnswerPart) -> dict[str, Any]:
     return {"type": "tool_use", "id": part.id, "name": part.name, "input": given}
 
 
-def _opened(part: AnswerPart) -> dict[str, Any]:
+def _open_block(part: AnswerPart) -> dict[str, Any]:
     """Returns the beginning of a block, without its content."""
     empty = {"text": "", "thinking": "", "input": {}}
     return {name: empty.get(name, value) for name, value in _block(part).items()} | {

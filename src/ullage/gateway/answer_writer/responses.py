@@ -82,7 +82,7 @@ class ResponsesStream:
         self._kind, self._pieces = None, []
         yield self._item_event(f"{_family(part)}.done", part, text=part.text)
         yield self._item_event(f"{_holder(part)}.done", part, part=_content(part))
-        yield from self._done(part)
+        yield from self._end_item(part)
 
     def _call(self, called: CalledTool) -> Iterator[bytes]:
         item = _item(self._head, self._index, called)
@@ -93,9 +93,9 @@ class ResponsesStream:
         place = {"item_id": item["id"], "output_index": self._index}
         yield self._event(f"{family}.delta", **place, delta=called.arguments)
         yield self._event(f"{family}.done", **place, name=called.name, **{member: called.arguments})
-        yield from self._done(called)
+        yield from self._end_item(called)
 
-    def _done(self, part: AnswerPart) -> Iterator[bytes]:
+    def _end_item(self, part: AnswerPart) -> Iterator[bytes]:
         item = _item(self._head, self._index, part)
         yield self._event("response.output_item.done", output_index=self._index, item=item)
         self._index += 1
@@ -126,7 +126,7 @@ def whole(head: AnswerHead, answer: CollectedAnswer) -> dict[str, Any]:
 def _response(head: AnswerHead, status: str, items: list[Any]) -> dict[str, Any]:
     asked = head.asked
     return {
-        "id": head.made_id("resp"),
+        "id": head.make_id("resp"),
         "object": "response",
         "created_at": head.created,
         "status": status,
@@ -143,15 +143,15 @@ def _response(head: AnswerHead, status: str, items: list[Any]) -> dict[str, Any]
 def _item(head: AnswerHead, index: int, part: AnswerPart) -> dict[str, Any]:
     """Returns a finished item of the output."""
     if isinstance(part, Text):
-        item = {"id": head.made_id("msg", index), "type": "message", "status": "completed"}
+        item = {"id": head.make_id("msg", index), "type": "message", "status": "completed"}
         return {**item, "role": "assistant", "content": [_content(part)]}
     if isinstance(part, Reasoning):
-        return {"id": head.made_id("rs", index), "type": "reasoning", "summary": [_content(part)]}
+        return {"id": head.make_id("rs", index), "type": "reasoning", "summary": [_content(part)]}
     call = {"call_id": part.id, "name": part.name, "status": "completed"}
     if part.is_custom:
-        kind = {"id": head.made_id("ctc", index), "type": "custom_tool_call"}
+        kind = {"id": head.make_id("ctc", index), "type": "custom_tool_call"}
         return {**kind, **call, "input": part.arguments}
-    kind = {"id": head.made_id("fc", index), "type": "function_call"}
+    kind = {"id": head.make_id("fc", index), "type": "function_call"}
     namespace = {} if part.namespace is None else {"namespace": part.namespace}
     return {**kind, **call, "arguments": part.arguments, **namespace}
 

@@ -130,12 +130,12 @@ class Money:
         sums = self._past | {day: self._day(day) for day in days[-SETTLED:]}
         keys = self._kept.keys.all()
         by_key = _lines(days, sums, 1)
-        shown, hidden = _shown_keys(keys, by_key)
+        shown, hidden = _choose_keys(keys, by_key)
         return MoneyView(
             days=days,
             by_model=_lines(days, sums, 0),
             by_key=by_key,
-            caps=[self._used(cap, whose) for cap, whose in self._caps(shown, sessions, days[-1])],
+            caps=[self._make_cap_line(cap, whose) for cap, whose in self._caps(shown, sessions, days[-1])],
             hidden_keys=hidden,
             key_names={key.id: key.name for key in keys},
         )
@@ -159,14 +159,14 @@ class Money:
             for session in sessions:
                 yield Cap("session", session, cost.cap_at_dollars), session
 
-    def _used(self, cap: Cap, whose: str) -> CapLine:
+    def _make_cap_line(self, cap: Cap, whose: str) -> CapLine:
         spent, reserved = self._kept.book.used(cap.scope, cap.name, cap.unit)
         return CapLine(
             scope=cap.scope, whose=whose, unit=cap.unit, limit=cap.limit, spent=spent, reserved=reserved
         )
 
 
-def _shown_keys(keys: Sequence[GatewayKey], lines: Sequence[CostLine]) -> tuple[list[GatewayKey], int]:
+def _choose_keys(keys: Sequence[GatewayKey], lines: Sequence[CostLine]) -> tuple[list[GatewayKey], int]:
     """Returns the valid keys to show, and the number of the others."""
     valid = []
     for key in keys:

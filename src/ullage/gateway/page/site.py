@@ -19,7 +19,7 @@ from ullage.gateway.page.browser import check_origin, cookie_with, token_of
 from ullage.gateway.page.login import LASTS, NEIGHBOUR, Logins
 from ullage.gateway.page.money import MOST_SESSIONS, Money
 from ullage.gateway.page.view import REASONS, dump, event
-from ullage.gateway.refusals import GatewayAnswer, Refused, answer, refused
+from ullage.gateway.refusals import GatewayAnswer, Refused, answer, make_refusal
 from ullage.gateway.request import Disconnected, parse_object, read_body
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Page:
                 self._activity.refuse(request, None, error)
             await _send(connection, answer(error, None, request.id))
         except UllageError as error:
-            await _send(connection, answer(refused(error, None), None, request.id))
+            await _send(connection, answer(make_refusal(error, None), None, request.id))
 
     # The routes
 
