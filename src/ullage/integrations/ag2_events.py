@@ -134,7 +134,7 @@ def _results(event: Any) -> list[Any]:
 
 
 def _with_results(event: Any, results: list[Any]) -> Any:
-    return _copied(event, results=results)
+    return _copy_event(event, results=results)
 
 
 def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
@@ -147,23 +147,25 @@ def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
     if owner.result is not None:
         old = owner.result.result
         result = ToolResult(content, final=old.final, metadata=old.metadata)
-        return MessageOrigin(owner.message, _copied(owner.result, result=result))
+        return MessageOrigin(owner.message, _copy_event(owner.result, result=result))
     event = owner.message
     if isinstance(event, ModelResponse):
         metadata = event.metadata
         return MessageOrigin(
-            _copied(event, message=ModelMessage(content, metadata=metadata) if content else None)
+            _copy_event(event, message=ModelMessage(content, metadata=metadata) if content else None)
         )
     if isinstance(event, CompactionSummary):
-        return MessageOrigin(_copied(event, summary=content))
+        return MessageOrigin(_copy_event(event, summary=content))
     read = [_read_input(part) for part in event.parts]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return MessageOrigin(
-        _copied(event, parts=restore_parts(parts, read, event.parts, lambda part: TextInput(part["text"])))
+        _copy_event(
+            event, parts=restore_parts(parts, read, event.parts, lambda part: TextInput(part["text"]))
+        )
     )
 
 
-def _copied(event: Any, **changes: Any) -> Any:
+def _copy_event(event: Any, **changes: Any) -> Any:
     """Returns a copy of an event with other fields."""
     made = copy.copy(event)
     for name, value in changes.items():

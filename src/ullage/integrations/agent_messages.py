@@ -67,7 +67,7 @@ def _read(message: Message) -> Iterator[tuple[MessageOrigin, dict[str, Any]]]:
             read = {"role": "tool", "tool_call_id": result.call_id, "content": _read_result(result)}
             yield MessageOrigin(message, result), read
         return
-    shown = _shown(message)
+    shown = _select_content(message)
     is_text = all(content.type == "text" for content in shown)
     made: dict[str, Any] = {
         "role": message.role,
@@ -119,7 +119,7 @@ def _read_result(result: Content) -> str | list[dict[str, Any]]:
     return result.result if isinstance(result.result, str) else orjson.dumps(result.result).decode()
 
 
-def _shown(message: Message) -> list[Content]:
+def _select_content(message: Message) -> list[Content]:
     """Returns the contents that are shown to the model as content."""
     return [content for content in message.contents if content.type not in INTERNAL | FIELDS]
 
@@ -144,7 +144,7 @@ def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
         result = copy.copy(owner.result)
         result.result, result.items = content, None
         return MessageOrigin(owner.message, result)
-    shown = _shown(owner.message)
+    shown = _select_content(owner.message)
     if isinstance(content, list):
         read = [_read_content(each) for each in shown]
         parts = restore_parts(content, read, shown, lambda part: Content.from_text(part["text"]))

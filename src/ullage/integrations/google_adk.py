@@ -34,7 +34,7 @@ class FitPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> None:  # noqa: ARG002 - the plugin's interface
         """Replaces the contents of the request, and its system instruction, by ones that fit."""
-        contents = [_dumped(content) for content in llm_request.contents]
+        contents = [_dump_value(content) for content in llm_request.contents]
         done = await run_aside(self._fitter.fit, _read(llm_request, contents))
         if not done.changed:
             return
@@ -53,7 +53,7 @@ class FitPlugin(BasePlugin):
             )
 
 
-def _dumped(value: Any) -> dict[str, Any]:
+def _dump_value(value: Any) -> dict[str, Any]:
     plain: dict[str, Any] = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return plain
 
@@ -66,7 +66,7 @@ def _read(request: LlmRequest, contents: list[dict[str, Any]]) -> dict[str, Any]
         body["model"] = request.model
     if parts := _instruction_parts(config.system_instruction):
         body["systemInstruction"] = {"parts": parts}
-    tools = [_dumped(tool) for tool in config.tools or () if isinstance(tool, types.Tool)]
+    tools = [_dump_value(tool) for tool in config.tools or () if isinstance(tool, types.Tool)]
     answer = config.response_json_schema or config.response_schema
     if answer is not None:  # the model reads it in some form
         declared = {"name": "answer", "parametersJsonSchema": _schema(answer)}
@@ -81,11 +81,11 @@ def _instruction_parts(given: Any) -> list[dict[str, Any]]:
     held = given.parts if isinstance(given, types.Content) else given
     listed = held if isinstance(held, list) else [held]
     known = [part for part in listed if part and isinstance(part, str | types.Part)]
-    return [{"text": part} if isinstance(part, str) else _dumped(part) for part in known]
+    return [{"text": part} if isinstance(part, str) else _dump_value(part) for part in known]
 
 
 def _schema(answer: Any) -> Any:
     """Returns the schema of an answer, which a program gives as a schema or as a type."""
     if isinstance(answer, dict):
         return answer
-    return _dumped(answer) if isinstance(answer, types.Schema) else TypeAdapter(answer).json_schema()
+    return _dump_value(answer) if isinstance(answer, types.Schema) else TypeAdapter(answer).json_schema()

@@ -91,7 +91,7 @@ def _read_content(message: BaseMessage, place: int) -> str | list[dict[str, Any]
         raise InvalidConversation(
             "a message with several tool results cannot be fitted; use a ToolMessage for each", index=place
         )
-    shown = _shown(message)
+    shown = _select_content(message)
     return [read_block(block) for block in shown] if shown or message.type != "ai" else None
 
 
@@ -99,7 +99,7 @@ def _kind(block: Any) -> object:
     return block.get("type") if isinstance(block, dict) else None
 
 
-def _shown(message: BaseMessage) -> list[Any]:
+def _select_content(message: BaseMessage) -> list[Any]:
     """Returns the blocks that are content; the calls of an answer have a field of their own."""
     blocks: list[Any] = list(message.content)
     return [block for block in blocks if _kind(block) not in CALL_BLOCKS] if message.type == "ai" else blocks
@@ -139,7 +139,7 @@ def _remake(owner: BaseMessage | None, message: Message) -> BaseMessage:
         made: BaseMessage = KINDS[message["role"]](content=content)
         return made
     if isinstance(owner.content, list) and content is not None:
-        own = _shown(owner)
+        own = _select_content(owner)
         calls = [block for block in owner.content if not any(block is each for each in own)]
         if isinstance(content, list):
             content = restore_parts(content, list(map(read_block, own)), own, lambda part: part)

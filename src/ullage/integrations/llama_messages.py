@@ -71,13 +71,13 @@ def _read(message: ChatMessage) -> Message:
     return made
 
 
-def _shown(message: ChatMessage) -> list[Any]:
+def _select_content(message: ChatMessage) -> list[Any]:
     """Returns the blocks that are content; calls and thoughts have fields of their own."""
     return [block for block in message.blocks if not isinstance(block, ToolCallBlock | ThinkingBlock)]
 
 
 def _read_content(message: ChatMessage) -> str | list[dict[str, Any]]:
-    blocks = _shown(message)
+    blocks = _select_content(message)
     if all(isinstance(block, TextBlock) for block in blocks):
         return "\n".join(block.text for block in blocks)
     return [_read_block(block) for block in blocks]
@@ -119,7 +119,7 @@ def _remake(owner: ChatMessage | None, message: Message) -> ChatMessage:
     if owner is None:
         return ChatMessage(content, role=message["role"])
     if isinstance(content, list):
-        own = _shown(owner)
+        own = _select_content(owner)
         read = [_read_block(block) for block in own]
         blocks = restore_parts(content, read, own, lambda part: TextBlock(text=part["text"]))
     else:

@@ -95,7 +95,9 @@ class _Wrapper:
             self._fitters[limit, reserve] = HistoryFitter(**options)
         return self._fitters[limit, reserve]
 
-    def _asked(self, prompt: Prompt, stream: bool, response: Any, conversation: Any, key: str | None) -> Any:
+    def _ask_model(
+        self, prompt: Prompt, stream: bool, response: Any, conversation: Any, key: str | None
+    ) -> Any:
         """Returns the answer of the model that is wrapped."""
         keys = (key,) if isinstance(self._wrapped, KeyModel | AsyncKeyModel) else ()
         return self._wrapped.execute(prompt, stream, response, conversation, *keys)
@@ -112,7 +114,7 @@ class FitKeyModel(_Wrapper, KeyModel):
         self, prompt: Prompt, stream: bool, response: Any, conversation: Any, key: str | None = None
     ) -> Iterator[Any]:
         """Asks the model with messages that fit."""
-        yield from self._asked(self._fit(prompt), stream, response, conversation, key)
+        yield from self._ask_model(self._fit(prompt), stream, response, conversation, key)
 
 
 class FitAsyncKeyModel(_Wrapper, AsyncKeyModel):
@@ -123,7 +125,7 @@ class FitAsyncKeyModel(_Wrapper, AsyncKeyModel):
     ) -> AsyncIterator[Any]:
         """Asks the model with messages that fit."""
         fitted = await run_aside(self._fit, prompt)
-        async for chunk in self._asked(fitted, stream, response, conversation, key):
+        async for chunk in self._ask_model(fitted, stream, response, conversation, key):
             yield chunk
 
 

@@ -54,12 +54,12 @@ def show_count(text: str | None, name: str | None, is_last: bool, cid: str | Non
         if conversation is None:
             raise click.ClickException("The log has no conversation yet. Give a text to count.")
         name = name or conversation.model.model_id
-        messages = _logged(conversation)
+        messages = _list_messages(conversation)
     elif text is None:
         text = sys.stdin.read()
     if text:
         messages = [*messages, user(text)]
-    model = _wrapped_name(name)
+    model = _find_model_name(name)
     try:
         counted = count(read_messages(messages), model)
     except UllageError as error:
@@ -69,7 +69,7 @@ def show_count(text: str | None, name: str | None, is_last: bool, cid: str | Non
     click.echo(f"{tokens}{about} for {model}; {_limit_text(model)}")
 
 
-def _logged(conversation: Any) -> list[Any]:
+def _list_messages(conversation: Any) -> list[Any]:
     """Returns all messages of a conversation that was read from the log."""
     if conversation.loaded_messages or not conversation.responses:
         return list(conversation.loaded_messages or ())
@@ -77,7 +77,7 @@ def _logged(conversation: Any) -> list[Any]:
     return [*last.prompt.messages, *last.messages()]
 
 
-def _wrapped_name(name: str | None) -> str:
+def _find_model_name(name: str | None) -> str:
     """Returns the full name of a model, without the prefix; None is llm's default model."""
     try:
         found: str = get_model(name).model_id

@@ -78,7 +78,7 @@ def _results(message: Message) -> list[Any]:
 
 
 def _read(message: Message, place: int) -> dict[str, Any]:
-    shown = _shown(message)
+    shown = _select_content(message)
     is_text = all(isinstance(part, TextPart) for part in shown)
     content = text_of(message) if is_text else [_read_part(part) for part in shown]
     made: dict[str, Any] = {"role": message.role, "content": content}
@@ -106,7 +106,7 @@ def _is_call(part: Any) -> bool:
     return isinstance(part, ToolCallPart) and not part.server_executed
 
 
-def _shown(message: Message) -> list[Any]:
+def _select_content(message: Message) -> list[Any]:
     """Returns the parts that are content; calls and thoughts have fields of their own."""
     return [part for part in message.parts if not (_is_call(part) or isinstance(part, ReasoningPart))]
 
@@ -140,7 +140,7 @@ def _remake(owner: MessageOrigin | None, message: Any) -> MessageOrigin:
         return MessageOrigin(Message(role=message["role"], parts=[TextPart(text=content)]))
     if owner.result is not None:
         return MessageOrigin(owner.message, replace(owner.result, output=content, attachments=[]))
-    shown = _shown(owner.message)
+    shown = _select_content(owner.message)
     if isinstance(content, list):
         read = [_read_part(part) for part in shown]
         parts = restore_parts(content, read, shown, lambda part: TextPart(text=part["text"]))

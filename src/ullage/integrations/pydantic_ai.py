@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import MissingHost
 from ullage.integrations.fitter import HistoryFitter, run_aside
-from ullage.integrations.pydantic_messages import changed_instructions, read_history, restore_history
+from ullage.integrations.pydantic_messages import find_changed_instructions, read_history, restore_history
 
 try:
     from pydantic_ai.capabilities import AbstractCapability
@@ -48,7 +48,7 @@ class FitCapability(AbstractCapability[Any]):
     def _fit(self, request: ModelRequestContext) -> ModelRequestContext:
         parameters = request.model_request_parameters
         told = [part.content for part in parameters.instruction_parts or ()]
-        instructions = "\n\n".join(filter(None, [*told, changed_instructions(request.messages)]))
+        instructions = "\n\n".join(filter(None, [*told, find_changed_instructions(request.messages)]))
         given: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
         places: list[Place | None] = [None] * len(given)
         for place, message in read_history(request.messages):

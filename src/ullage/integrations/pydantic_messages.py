@@ -68,7 +68,7 @@ def read_history(messages: Sequence[Any]) -> Iterator[tuple[Place, Message]]:
             yield Place(number, None), _read_answer(message)
 
 
-def changed_instructions(messages: Sequence[Any]) -> str:
+def find_changed_instructions(messages: Sequence[Any]) -> str:
     """Returns the instructions that changed since the first request; they are sent beside the messages."""
     parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
     return "\n\n".join(part.render() for part in parts if part.part_kind == "instruction-delta")

@@ -32,7 +32,7 @@ def wrap_client(client: C, fitters: Mapping[str, BodyFitter], omitted: tuple[typ
     def fit_body(options: Any) -> None:
         fitter = fitters.get(options.url.partition("?")[0]) if options.method == "post" else None
         if fitter is not None and isinstance(options.json_data, dict):
-            body = {name: _listed(value) for name, value in options.json_data.items()}
+            body = {name: _make_list(value) for name, value in options.json_data.items()}
             named = {name: value for name, value in body.items() if not isinstance(value, omitted)}
             options.json_data = dict(fitter.fit(named).body)
 
@@ -54,7 +54,7 @@ def wrap_client(client: C, fitters: Mapping[str, BodyFitter], omitted: tuple[typ
     return made
 
 
-def _listed(value: Any) -> Any:
+def _make_list(value: Any) -> Any:
     """Returns a list for a generator or another collection, which the SDKs accept in place of a list."""
     if isinstance(value, str | Mapping) or hasattr(value, "model_dump") or not isinstance(value, Iterable):
         return value
