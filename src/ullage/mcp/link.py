@@ -41,7 +41,7 @@ STOP_SECONDS = 8.0
 _LOOPBACK = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?:[:/]|$)")
 
 
-async def begun(spec: ServerSpec) -> Link:
+async def make_link(spec: ServerSpec) -> Link:
     """Returns a connection that is being made; raises MissingExtra if the SDK is not installed."""
     require("mcp")
     import mcp  # noqa: F401, PLC0415 - it takes over a second, so before the first timeout begins
@@ -106,8 +106,8 @@ class Link:
         """Returns the text of the result, or of the error."""
         if self._client is None or not self.alive:
             return self._obituary()
-        asking = self._started(self._client.call_tool(tool, arguments))
-        death = self._started(self._dead.wait())
+        asking = self._start_task(self._client.call_tool(tool, arguments))
+        death = self._start_task(self._dead.wait())
         both: set[asyncio.Task[Any]] = {asking, death}
         try:
             done, _ = await asyncio.wait(both, timeout=self.spec.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +124,7 @@ class Link:
         if not self.alive:
             return self._obituary()
         self.state, self.why = "hanging", f"{tool} did not answer within {self.spec.timeout:g} s"
-        self._started(self.probe())
+        self._start_task(self.probe())
         return f"error: {self.why}; it may still be at work"
 
     async def probe(self, seconds: float | None = None) -> None:
@@ -138,7 +138,7 @@ class Link:
                 self.end(f"it hangs: {self.why}")
         except Exception as failed:  # noqa: BLE001 - after any error, this server does not answer
             await asyncio.wait({self.task}, timeout=0.1)  # a broken connection knows the reason better
-            self.end(self._ended(failed))
+            self.end(self._explain_end(failed))
         else:
             self._answers()
 
@@ -149,7 +149,7 @@ class Link:
     async def _live(self) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                client = await self._opened(stack)
+                client = await self._open_client(stack)
                 await self._list(client)
                 self._client = client
                 if self.state == "connecting":
@@ -157,12 +157,12 @@ class Link:
                 self._settled.set()
                 await self._dead.wait()
         except Exception as failed:  # noqa: BLE001 - any error ends this server and no other
-            self.end(self._ended(failed))
+            self.end(self._explain_end(failed))
         finally:
             self._client = None
             self.end("it was stopped")
 
-    async def _opened(self, stack: contextlib.AsyncExitStack) -> Client:
+    async def _open_client(self, stack: contextlib.AsyncExitStack) -> Client:
         import httpx2  # noqa: PLC0415 - slow, as is all of the SDK
         from mcp import Client, StdioServerParameters, stdio_client  # noqa: PLC0415 - the same
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - the same
@@ -176,22 +176,26 @@ class Link:
                 headers=dict(spec.headers),
                 timeout=seconds,
                 trust_env=proxied,
-                event_hooks={"response": [self._answered]},
+                event_hooks={"response": [self._note_status]},
             )
             transport = streamable_http_client(
                 spec.url, http_client=await stack.enter_async_context(web), max_sse_event_size=1 << 26
             )
-            return await stack.enter_async_context(Client(transport, cache=None, message_handler=self._heard))
+            return await stack.enter_async_context(
+                Client(transport, cache=None, message_handler=self._read_message)
+            )
         run = StdioServerParameters(
             command=spec.command, args=list(spec.args), env=dict(spec.env), encoding_error_handler="replace"
         )
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         asyncio.get_running_loop().add_reader(reading, self._read, reading)
-        stack.callback(self._unread, reading)
+        stack.callback(self._read_rest, reading)
         with os.fdopen(writing, "w") as errors:  # our copy is then closed, so that the end is noticed
             transport = stdio_client(run, errlog=errors)
-            return await stack.enter_async_context(Client(transport, cache=None, message_handler=self._heard))
+            return await stack.enter_async_context(
+                Client(transport, cache=None, message_handler=self._read_message)
+            )
 
     async def _list(self, client: Client | None = None) -> None:
         client = client or self._client
@@ -211,18 +215,18 @@ class Link:
         self.offered = {name: new[name] for name in (*self.offered, *new) if name in new}
         self.left_out = len(found) - len(self.offered)
 
-    async def _answered(self, response: httpx2.Response) -> None:
+    async def _note_status(self, response: httpx2.Response) -> None:
         self._refusal = f" (HTTP {response.status_code})" if response.status_code >= 400 else ""
 
-    async def _heard(self, message: object) -> None:
+    async def _read_message(self, message: object) -> None:
         import mcp_types  # noqa: PLC0415 - loaded by now
 
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self._started(self.probe(self.spec.timeout))  # a long list has many pages
+            self._start_task(self.probe(self.spec.timeout))  # a long list has many pages
         elif isinstance(message, Exception):
-            self._wondered(message)
+            self._note_strange_output(message)
 
-    def _wondered(self, wrong: Exception) -> None:
+    def _note_strange_output(self, wrong: Exception) -> None:
         import pydantic  # noqa: PLC0415 - loaded by now
 
         text = wrong.errors()[0].get("input") if isinstance(wrong, pydantic.ValidationError) else wrong
@@ -237,9 +241,9 @@ class Link:
                 self._note(data)
                 return
             asyncio.get_running_loop().remove_reader(reading)
-            self._started(self.probe())  # most probably its process has ended
+            self._start_task(self.probe())  # most probably its process has ended
 
-    def _unread(self, reading: int) -> None:
+    def _read_rest(self, reading: int) -> None:
         asyncio.get_running_loop().remove_reader(reading)
         with contextlib.suppress(BlockingIOError):
             self._note(os.read(reading, 1 << 16))
@@ -248,18 +252,18 @@ class Link:
     def _note(self, data: bytes) -> None:
         self.stderr = (self.stderr + data)[-MAX_STDERR:]
 
-    def _started(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _start_task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self._asked.add(task)  # the loop keeps no reference to the task
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._forget_task)
         return task
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
+    def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._asked.discard(task)
         if not task.cancelled():
             task.exception()  # asyncio would print an exception that is never read
 
-    def _ended(self, failed: BaseException) -> str:
+    def _explain_end(self, failed: BaseException) -> str:
         reason = _reason(failed)
         ended = reason == "Connection closed" and self.spec.command is not None
         return "its process ended" if ended else reason + self._refusal
@@ -269,7 +273,7 @@ class Link:
         return f"error: MCP server {self.spec.name} is dead: {self.why}" + (f"\n{last}" if last else "")
 
 
-async def stopped(links: Iterable[Link]) -> None:
+async def stop_links(links: Iterable[Link]) -> None:
     """Ends all servers at the same time, and waits until their processes have ended."""
     await asyncio.gather(*(link.stop("the shell was left") for link in links))
 

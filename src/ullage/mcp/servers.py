@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ullage.errors import UllageError
-from ullage.mcp.link import STOP_SECONDS, begun, stopped
+from ullage.mcp.link import STOP_SECONDS, make_link, stop_links
 from ullage.mcp.tools import Offered, schema_tokens
 from ullage.text import remove_unsafe
 
@@ -75,7 +75,7 @@ class Servers:
         `state` has the reason. A server of the same name is disconnected first.
         """
         await self.disconnect(spec.name)
-        link = await self._there(begun(spec))
+        link = await self._there(make_link(spec))
         await self.disconnect(spec.name)  # a server with this name was connected in the meantime
         self._links[spec.name] = link
         try:
@@ -97,12 +97,12 @@ class Servers:
 
     def listed(self, model: ModelLike = None) -> Sequence[Connected]:
         """Returns all servers that were connected and not disconnected, dead ones included."""
-        return [_seen(link, model) for link in self._links.values()]
+        return [_describe_server(link, model) for link in self._links.values()]
 
     def state(self, name: str, model: ModelLike = None) -> Connected | None:
         """Returns the state of a server; None if no server has this name."""
         link = self._links.get(name)
-        return None if link is None else _seen(link, model)
+        return None if link is None else _describe_server(link, model)
 
     def tools(self) -> Sequence[Tool]:
         """Returns the tools of all servers that are alive."""
@@ -140,7 +140,7 @@ class Servers:
         if not isinstance(given, dict):
             return f"error: the arguments of {tool} must be a JSON object, not {type(given).__name__}"
         link, offered = found
-        return self._bounded(remove_unsafe(await self._there(link.call(offered.original, given))))
+        return self._shorten_result(remove_unsafe(await self._there(link.call(offered.original, given))))
 
     async def close(self) -> None:
         """Ends all servers and their thread."""
@@ -148,7 +148,7 @@ class Servers:
         self._links = {}
         if self._loop is None or self._thread is None:
             return
-        await self._there(stopped(self._ending))
+        await self._there(stop_links(self._ending))
         self._ending = set()
         atexit.unregister(self._leave)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -160,7 +160,7 @@ class Servers:
         if os.getpid() != self._pid:  # a forked copy of this process has no servers of its own
             return
         links = {*self._links.values(), *self._ending}
-        ending = asyncio.run_coroutine_threadsafe(stopped(links), self._running())
+        ending = asyncio.run_coroutine_threadsafe(stop_links(links), self._running())
         with contextlib.suppress(TimeoutError, KeyboardInterrupt):
             ending.result(STOP_SECONDS + 2)
 
@@ -169,7 +169,7 @@ class Servers:
         offered = None if link is None else link.offered.get(tool)
         return None if link is None or offered is None else (link, offered)
 
-    def _bounded(self, text: str) -> str:
+    def _shorten_result(self, text: str) -> str:
         if len(text) <= MAX_RESULT:
             return text
         recall = ""
@@ -205,7 +205,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _seen(link: Link, model: ModelLike) -> Connected:
+def _describe_server(link: Link, model: ModelLike) -> Connected:
     tools = tuple(link.offered.values())
     return Connected(
         name=link.spec.name,

@@ -80,7 +80,7 @@ def offer(server: str, tool: mcp_types.Tool) -> Offered:
     description = remove_unsafe(tool.description or tool.title or "")
     if len(description) > MAX_DESCRIPTION:
         description = description[:MAX_DESCRIPTION] + " [cut]"
-    schema = {key: _cleaned(value) for key, value in tool.input_schema.items() if key != "$schema"}
+    schema = {key: _clean_value(value) for key, value in tool.input_schema.items() if key != "$schema"}
     if len(json.dumps(schema)) > MAX_SCHEMA:
         schema = {}
     # Some providers reject an object schema without `properties`.
@@ -96,12 +96,12 @@ def offer(server: str, tool: mcp_types.Tool) -> Offered:
     )
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     if isinstance(value, str):
         return remove_unsafe(value)
     if isinstance(value, Mapping):
-        return {key: _cleaned(held) for key, held in value.items()}
-    return [_cleaned(held) for held in value] if isinstance(value, list) else value
+        return {key: _clean_value(held) for key, held in value.items()}
+    return [_clean_value(held) for held in value] if isinstance(value, list) else value
 
 
 def schema_tokens(tools: Sequence[Tool], model: ModelLike) -> int:
