@@ -304,23 +304,23 @@ def frames(out: Console) -> Iterator[tuple[Sequence[Text], float]]:
             yield list(row.lines(out, happening)), row.seconds
 
 
-def _said(out: Console, said: UserSpoke) -> Iterator[Text]:
+def _show_question(out: Console, said: UserSpoke) -> Iterator[Text]:
     yield Text()
-    yield from _wrapped(out, f"> {said.text}", "bold")
+    yield from _wrap_text(out, f"> {said.text}", "bold")
 
 
-def _called(out: Console, called: CommandCalled) -> Iterator[Text]:
+def _show_call(out: Console, called: CommandCalled) -> Iterator[Text]:
     yield _line(out, f"  {called.text}", "cyan")
 
 
-def _printed(out: Console, printed: Printed) -> Iterator[Text]:
+def _show_output(out: Console, printed: Printed) -> Iterator[Text]:
     """Yields the last line of the output, which often has the result, with the number of lines."""
     lines = printed.text.splitlines()
     more = f" ({len(lines)} lines)" if len(lines) > 1 else ""
     yield _line(out, f"  {short(one_line(lines[-1]), out.width - 2 - len(more))}{more}", "dim")
 
 
-def _trimmed(out: Console, trim: WindowTrimmed) -> Iterator[Text]:
+def _show_trim(out: Console, trim: WindowTrimmed) -> Iterator[Text]:
     text = f"{trim.before:,} → {trim.after:,}: {trim.evicted} turn{'' if trim.evicted == 1 else 's'}"
     if out.width >= WIDE:
         text += " replaced by a digest" + (f", {trim.shortened} shortened" if trim.shortened else "")
@@ -329,18 +329,18 @@ def _trimmed(out: Console, trim: WindowTrimmed) -> Iterator[Text]:
     yield _line(out, f"  ~ {text}; same prefix", "dim")
 
 
-def _recalled(out: Console, piece: Recalled) -> Iterator[Text]:
+def _show_recall(out: Console, piece: Recalled) -> Iterator[Text]:
     for line in piece.text.splitlines():
         yield _line(out, f"  │ {line}", "green")
     same = "identical to the original" if piece.same else "different from the original"
     yield _line(out, f"  {len(piece.text.splitlines())} lines, {len(piece.text):,} characters, {same}", "dim")
 
 
-def _answered(out: Console, answered: Answered) -> Iterator[Text]:
-    yield from _wrapped(out, f"  {answered.text}", "")
+def _show_answer(out: Console, answered: Answered) -> Iterator[Text]:
+    yield from _wrap_text(out, f"  {answered.text}", "")
 
 
-def _gauge(out: Console, gauge: Gauge) -> Iterator[Text]:
+def _show_gauge(out: Console, gauge: Gauge) -> Iterator[Text]:
     wide = out.width >= WIDE
     tokens = f"{gauge.tokens:>5,} / {gauge.limit:,} tokens" if wide else f"{gauge.tokens:,}/{gauge.limit:,}"
     turns = f"{gauge.kept} turns kept" if wide else f"{gauge.kept} kept"
@@ -353,7 +353,7 @@ def _gauge(out: Console, gauge: Gauge) -> Iterator[Text]:
     yield line
 
 
-def _ended(out: Console, ended: Ended) -> Iterator[Text]:
+def _show_end(out: Console, ended: Ended) -> Iterator[Text]:
     yield Text()
     yield _line(
         out, f"{ended.fitted.requests} requests to {MODEL}, each at most {ended.limit:,} tokens", "bold"
@@ -363,8 +363,8 @@ def _ended(out: Console, ended: Ended) -> Iterator[Text]:
         yield _line(out, f"  {name:<14} {figures}", "")
     saved = ended.whole.tokens - ended.fitted.tokens
     share = f"{saved / ended.whole.tokens:.0%}"
-    yield from _wrapped(out, f"  Saved {saved:,} tokens ({share}). Evicted turns can be recalled.", "")
-    yield from _wrapped(out, f"  {PRICED}", "dim")
+    yield from _wrap_text(out, f"  Saved {saved:,} tokens ({share}). Evicted turns can be recalled.", "")
+    yield from _wrap_text(out, f"  {PRICED}", "dim")
 
 
 def _line(out: Console, text: str, style: str) -> Text:
@@ -372,7 +372,7 @@ def _line(out: Console, text: str, style: str) -> Text:
     return Text(short(text, out.width), style=style, no_wrap=True, overflow="crop")
 
 
-def _wrapped(out: Console, text: str, style: str) -> Iterator[Text]:
+def _wrap_text(out: Console, text: str, style: str) -> Iterator[Text]:
     width = max(20, out.width)
     for line in textwrap.wrap(text, width, subsequent_indent="  "):
         yield Text(line, style=style, no_wrap=True)
@@ -386,12 +386,12 @@ class DemoRow(NamedTuple):
 
 
 SHOWN: dict[type, DemoRow] = {
-    UserSpoke: DemoRow(_said, 0.8),
-    CommandCalled: DemoRow(_called, 0.6),
-    Printed: DemoRow(_printed, 0.7),
-    WindowTrimmed: DemoRow(_trimmed, 1.2),
-    Recalled: DemoRow(_recalled, 2.5),
-    Answered: DemoRow(_answered, 0.5),
-    Gauge: DemoRow(_gauge, 0.8),
-    Ended: DemoRow(_ended, 0.0),
+    UserSpoke: DemoRow(_show_question, 0.8),
+    CommandCalled: DemoRow(_show_call, 0.6),
+    Printed: DemoRow(_show_output, 0.7),
+    WindowTrimmed: DemoRow(_show_trim, 1.2),
+    Recalled: DemoRow(_show_recall, 2.5),
+    Answered: DemoRow(_show_answer, 0.5),
+    Gauge: DemoRow(_show_gauge, 0.8),
+    Ended: DemoRow(_show_end, 0.0),
 }
