@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.batch.job import CHAT, checked, cost_of, sent
+from ullage.batch.job import CHAT, cost_of, read_request, remove_own_keys
 from ullage.errors import ConfigurationError
 from ullage.fitting import fit_request
 from ullage.models import model_info
@@ -54,10 +54,10 @@ def fit_line(job: Job, body: Mapping[str, Any]) -> tuple[str, dict[str, Any], Ma
 
 def fit_body(job: Job, body: Mapping[str, Any]) -> LineFit:
     """Fits a request; raises ContextOverflowError if its mandatory part does not fit."""
-    request, model = checked(job, body)
+    request, model = read_request(job, body)
     if job.limit is None and model_info(model) is None:
         raise ConfigurationError(f"the context window of {model!r} is unknown: set --limit N")
-    given, api = sent(body), job.api or CHAT
+    given, api = remove_own_keys(body), job.api or CHAT
     before = cost_of(job, request, given, model)
     done = fit_request(
         given,

@@ -35,9 +35,9 @@ class Job:
     json: bool = False
 
 
-def checked(job: Job, body: Mapping[str, Any]) -> tuple[Request, str]:
+def read_request(job: Job, body: Mapping[str, Any]) -> tuple[Request, str]:
     """Returns the request and its model; raises if a strict API would reject the request."""
-    request = wire.read(sent(body), job.api or CHAT)
+    request = wire.read(remove_own_keys(body), job.api or CHAT)
     check_conversation(request.messages)
     if not request.messages and not request.tools:
         raise InvalidRequest("there are no messages", api=job.api or CHAT, field="messages")
@@ -55,6 +55,6 @@ def cost_of(job: Job, request: Request, body: Mapping[str, Any], model: str) -> 
     return count_request(body, job.api or CHAT, model)
 
 
-def sent(body: Mapping[str, Any]) -> dict[str, Any]:
+def remove_own_keys(body: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the body without the keys `id` and `ullage`, which are not sent."""
     return {key: value for key, value in body.items() if key not in ("id", "ullage")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ullage.batch.job import checked, cost_of, sent
+from ullage.batch.job import cost_of, read_request, remove_own_keys
 from ullage.batch.reader import requests_of
 from ullage.batch.request_text import InputError, encode, parse
 from ullage.errors import (
@@ -74,7 +74,7 @@ def outcome(job: Job, line: RequestLine) -> Outcome:
     number = line.number
     if problem:
         number += result.pop("line", 1) - 1
-        encoded = _encoded_error(body.get("id"), number, result) if job.json else b""
+        encoded = _encode_error(body.get("id"), number, result) if job.json else b""
     name = body.get("id")
     return Outcome(line.source, number, "" if name is None else str(name), model, result, problem, encoded)
 
@@ -86,7 +86,7 @@ def body_of(line: RequestLine) -> Mapping[str, Any]:
     return parse(line.data) if isinstance(line.data, bytes) else line.data
 
 
-def _encoded_error(name: object, number: int, error: Mapping[str, Any]) -> bytes:
+def _encode_error(name: object, number: int, error: Mapping[str, Any]) -> bytes:
     try:
         return encode({"id": name, "line": number, "error": error})
     except RecursionError:  # the id is nested too deeply
@@ -98,8 +98,8 @@ def _encoded_error(name: object, number: int, error: Mapping[str, Any]) -> bytes
 
 def count_line(job: Job, body: Mapping[str, Any]) -> tuple[str, dict[str, Any], Mapping[str, Any]]:
     """Counts a request; returns its model, its figures, and the object to print."""
-    request, model = checked(job, body)
-    counted = cost_of(job, request, sent(body), model)
+    request, model = read_request(job, body)
+    counted = cost_of(job, request, remove_own_keys(body), model)
     figures = _figures(counted)
     return (
         model,

@@ -95,10 +95,10 @@ def requests_of_rows(data: bytes) -> Iterator[bytes | Mapping[str, Any]]:
             yield b"" if text is None else text.encode("utf-8", "surrogatepass")
         return
     for row in table.to_pylist(maps_as_pydicts="lossy"):
-        yield {name: _decoded(name, value) for name, value in row.items() if value is not None}
+        yield {name: _decode_value(name, value) for name, value in row.items() if value is not None}
 
 
-def _decoded(name: str, value: Any) -> Any:
+def _decode_value(name: str, value: Any) -> Any:
     if name in JSON_COLUMNS and isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         try:
             return orjson.loads(value)

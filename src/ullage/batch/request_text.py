@@ -55,7 +55,7 @@ def opens_document(line: bytes) -> bool:
 
 def parse(data: bytes) -> dict[str, Any]:
     """Returns the request in a text; a list becomes its messages. Raises InputError for anything else."""
-    value = _decoded(data)
+    value = _decode_json(data)
     if isinstance(value, list):
         if any(map(_is_request, value)):
             raise InputError("this is a list of requests: write one request a line (jq -c '.[]' FILE)")
@@ -70,16 +70,16 @@ def _is_request(value: object) -> bool:
     return isinstance(value, dict) and MESSAGE.isdisjoint(value) and not BODY.isdisjoint(value)
 
 
-def _decoded(data: bytes) -> Any:
+def _decode_json(data: bytes) -> Any:
     import orjson  # noqa: PLC0415 - the import takes 30 ms, and help and usage errors do not need it
 
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return _decoded_slowly(data)
+        return _decode_slowly(data)
 
 
-def _decoded_slowly(data: bytes) -> Any:
+def _decode_slowly(data: bytes) -> Any:
     """Decodes with the standard library, which accepts lone surrogates and has better error messages."""
     if not data.strip():
         raise InputError("the input is empty; a request is expected")
