@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests import world
 from tests.player import Script, answered, playing
 from tests.terminal import CTRL_C, ENTER, PROGRAM, opened
-from ullage.shell.escape_key import typed_text
+from ullage.shell.escape_key import decode_keys
 from ullage.shell.prompt_look import RememberedKind, folder_name, prefix, status_fragments
 from ullage.shell.resumption import age
 from ullage.shell.status import draw_gauge
@@ -240,13 +240,13 @@ def test_ctrl_x_ctrl_e_opens_the_line_in_the_editor(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=60))
 def test_text_typed_early_has_no_control_characters(keys: bytes) -> None:
-    assert all(each.isprintable() or each in "\n\t" for each in typed_text(keys))
+    assert all(each.isprintable() or each in "\n\t" for each in decode_keys(keys))
 
 
 def test_text_typed_early_is_edited_as_a_terminal_would() -> None:
-    assert typed_text(b"lz\x7fs\r") == "ls\n"
-    assert typed_text(b"rm -rf\x15ls") == "ls"
-    assert typed_text(b"\x1b[A\x1bOPls\x04") == "ls"
+    assert decode_keys(b"lz\x7fs\r") == "ls\n"
+    assert decode_keys(b"rm -rf\x15ls") == "ls"
+    assert decode_keys(b"\x1b[A\x1bOPls\x04") == "ls"
 
 
 # Going on with a conversation ------------------------------------------------------------------------------

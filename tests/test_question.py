@@ -15,7 +15,7 @@ from ullage.broker.events import Finished, Reasoning, Text, ToolCall
 from ullage.errors import BudgetExceeded, ConfigurationError, ContextOverflowError, ProviderError
 from ullage.session.continuations import FOLLOW_UP
 from ullage.session.saved_talks import last_exchange
-from ullage.shell.question import unanswered
+from ullage.shell.question import find_unanswered
 from ullage.testing import SCRIPTED, ScriptedProvider
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_the_same_question_again_is_sent_once(make: Callable[..., Bench]) -> Non
     assert "it is sent once" in act(bench, "?How many boats?")
     assert asked(bench).count("How many boats?") == 1
     assert "$ echo tide" in asked(bench)
-    assert not unanswered(bench.context)
+    assert not find_unanswered(bench.context)
 
 
 def test_another_question_says_what_it_is_joined_with(make: Callable[..., Bench]) -> None:

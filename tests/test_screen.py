@@ -813,9 +813,9 @@ def test_a_chosen_label_is_not_broken_at_the_edge() -> None:
 
 def test_on_a_narrow_screen_no_row_of_choices_begins_with_a_dot() -> None:
     screen = Screen(Console(file=io.StringIO(), width=40), keyboard=io.StringIO())
-    drawn, _ = screen._drawn("run it?", {"r": "run", "e": "edit", "s": "skip"}, "s")
+    drawn, _ = screen._draw_question("run it?", {"r": "run", "e": "edit", "s": "skip"}, "s")
     assert drawn.splitlines() == ["run it?", "  [r] run [e] edit [s] skip", "  Enter: skip → "]
-    assert "[s] skip · Enter: skip → " in screen._drawn("?", {"r": "run", "s": "skip"}, "s")[0]
+    assert "[s] skip · Enter: skip → " in screen._draw_question("?", {"r": "run", "s": "skip"}, "s")[0]
 
 
 def test_a_line_of_choices_ends_between_two_of_them() -> None:

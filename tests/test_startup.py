@@ -89,7 +89,7 @@ def test_a_shell_that_cannot_be_made_leaves_no_model_open(tmp_path: Path) -> Non
 
         async def go() -> None:
             with pytest.raises(ConfigurationError, match="bash"):
-                await opening.opened()
+                await opening.wait_until_open()
             await opening.close()
 
         asyncio.run(go())

@@ -120,7 +120,7 @@ def _run(options: Namespace) -> int:
                 if opening.notice and (options.line is not None or not screen.is_interactive):
                     complain(opening.notice)
                 if options.line is not None:
-                    return _one(loop.run(opening.opened()), options.line, loop)
+                    return _one(loop.run(opening.wait_until_open()), options.line, loop)
                 return opening.run(_prompt(screen, opening, kept, settings), loop)
             except SystemExit:
                 _stop(loop)

@@ -81,7 +81,7 @@ def _path_of(written: str, folder: Path, *, is_quoted: bool) -> tuple[str, Path 
 
 
 def _read_file(name: str, path: Path) -> Attachment:
-    return Attachment(name, _titled(name, _content(name, path)))
+    return Attachment(name, _add_title(name, _content(name, path)))
 
 
 def _read_folder(name: str, path: Path) -> Attachment:
@@ -95,7 +95,7 @@ def _read_folder(name: str, path: Path) -> Attachment:
             )
         shown = str(Path(name, inside.relative_to(path)))
         try:
-            texts.append(_titled(shown, _content(shown, inside)))
+            texts.append(_add_title(shown, _content(shown, inside)))
         except ConfigurationError:
             left_out += 1
             continue
@@ -129,7 +129,7 @@ def _files_below(path: Path) -> Iterator[Path]:
                 yield file
 
 
-def _titled(name: str, content: str) -> str:
+def _add_title(name: str, content: str) -> str:
     return f"file {one_line(name)}:\n{content.rstrip()}"
 
 

@@ -34,7 +34,7 @@ class Spent(NamedTuple):
         return share_of(self.used, self.limit)
 
 
-def spent_by_cap(ledger: Ledger) -> list[Spent]:
+def list_spending(ledger: Ledger) -> list[Spent]:
     """Returns the spending against each cap in dollars, the fullest first; reads the store."""
     found = [
         Spent(cap.scope, sum(ledger.used(cap.scope), start=cap.limit * 0), cap.limit)
@@ -51,7 +51,7 @@ def describe_cap(spent: Spent) -> str:
 
 def cap_lines(ledger: Ledger) -> Iterator[str]:
     """Yields a line with a bar for each cap."""
-    for spent in spent_by_cap(ledger):
+    for spent in list_spending(ledger):
         bar = draw_gauge(spent.share, 0, BAR)
         figures = f"{shown_dollars(spent.used)} of {shown_dollars(spent.limit)}"
         yield f"{NAMES[spent.scope]:<14}{bar}  {figures}"

@@ -37,7 +37,7 @@ def escape_stops(screen: Screen, typed: Callable[[str], None]) -> Iterator[None]
         finally:
             loop.remove_reader(handle)
             keys.end()
-            if text := typed_text(bytes(keys.taken)):
+            if text := decode_keys(bytes(keys.taken)):
                 typed(text)
 
 
@@ -76,7 +76,7 @@ class _Keys:
             self._waiting.cancel()
 
 
-def typed_text(keys: bytes) -> str:
+def decode_keys(keys: bytes) -> str:
     """Returns the text of keys as a terminal would: Backspace and Ctrl-U erase; it has no control keys."""
     lines = [""]
     text = _KEY_CODE.sub("", keys.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")

@@ -192,7 +192,7 @@ class _Pursuit:
         try:
             self._offer_reading()
         except KeyboardInterrupt:  # a key at the question: the user does not want the goal
-            return self._ended("stopped")
+            return self._make_outcome("stopped")
         while True:
             outcome = self._out_of_bounds() or await self._step()
             if outcome is not None:
@@ -218,17 +218,17 @@ class _Pursuit:
         if ending is not None:
             for command in commands:
                 self.screen.dim(f"not run, because the goal has ended: {show_hidden(command)}")
-            return self._ended("complete" if ending.complete else "blocked", ending.text)
+            return self._make_outcome("complete" if ending.complete else "blocked", ending.text)
         if commands:
             self._idle = 0
             return await self._run(commands)
         self._idle = 0 if answer.calls else self._idle + 1
         if self._idle >= PATIENCE:
-            return self._ended("blocked", f"{PATIENCE} answers in a row had no command and no end")
+            return self._make_outcome("blocked", f"{PATIENCE} answers in a row had no command and no end")
         self._next = REMINDER if self._idle else GO_ON
         return None
 
-    def _ended(self, reason: str, text: str = "") -> GoalOutcome:
+    def _make_outcome(self, reason: str, text: str = "") -> GoalOutcome:
         return GoalOutcome(reason, self.steps, text)
 
     # Answers ----------------------------------------------------------------------------------------
@@ -236,7 +236,9 @@ class _Pursuit:
     async def _answer(self) -> AnswerProgress:
         """Asks the model and returns its answer, or the part that had arrived when it was stopped."""
         answer = AnswerProgress()
-        listening = self.workplace.stream(answer, category=GOAL, enough=lambda: self._reached() is not None)
+        listening = self.workplace.stream(
+            answer, category=GOAL, enough=lambda: self._find_reached_bound() is not None
+        )
         try:
             async with asyncio.timeout(self._seconds_left()) as limit:
                 await stoppable(listening, tell=self.screen.dim, pressed=self.press)
@@ -261,14 +263,14 @@ class _Pursuit:
         for index, command in enumerate(commands):
             if self._late:
                 return None
-            paused = await self._offered(command)
+            paused = await self._offer_command(command)
             if paused and not self._late:
                 for left in commands[index + 1 :]:
                     await self._note(NOT_RUN.format(left))
                 return self._pause(GO_ON)
         return None
 
-    async def _offered(self, command: str) -> bool:
+    async def _offer_command(self, command: str) -> bool:
         """Runs a command, if needed after a confirmation; returns True if the user wants a pause."""
         chosen = self.workplace.offer(
             command, CHOICES, refuse=PAUSE, granted=self._granted, waiting=self._waiting
@@ -294,7 +296,7 @@ class _Pursuit:
             instruction = self._instruction() if chosen == "i" else ""
             self._pressed = False
             if chosen == NO:
-                return self._ended("stopped")
+                return self._make_outcome("stopped")
             if chosen == YES or instruction:
                 self._next = instruction or then
                 return None
@@ -328,7 +330,7 @@ class _Pursuit:
 
     # Bounds -----------------------------------------------------------------------------------------
 
-    def _spent(self) -> tuple[int, Decimal | None]:
+    def _sum_usage(self) -> tuple[int, Decimal | None]:
         """Returns the tokens and dollars used since the goal began or was resumed; None if unknown."""
         context = self.chat.context
         total = context.total_cost()
@@ -343,7 +345,7 @@ class _Pursuit:
         return tokens, None if client.local else cost_of(Usage(prompt=tokens), prices)
 
     def _bounds(self) -> tuple[Bound, ...]:
-        tokens, paid = self._spent()
+        tokens, paid = self._sum_usage()
         next_tokens, next_paid = self._ahead()
         known = paid if next_paid is None else paid or Decimal(0)
         minutes = (self._clock() - self._began) / 60
@@ -355,15 +357,15 @@ class _Pursuit:
             Bound("max_minutes", most.max_minutes, minutes, 0, _whole),
         )
 
-    def _reached(self) -> Bound | None:
+    def _find_reached_bound(self) -> Bound | None:
         return next((bound for bound in self._bounds() if bound.is_reached), None)
 
     def _out_of_bounds(self) -> GoalOutcome | None:
-        bound = self._reached()
+        bound = self._find_reached_bound()
         if bound is None:
             return None
         used, most = bound.shown(bound.used), bound.shown(bound.most)
-        return self._ended(
+        return self._make_outcome(
             bound.name, f"goal.{bound.name} is {most}, {used} used: another step would exceed it"
         )
 

@@ -69,7 +69,7 @@ def newest(path: Path, most: int) -> Sequence[str]:
     if len(entries) > most + most // 4:
         with suppress(OSError):  # on a full disk the file keeps its length
             _cut(path, most)
-    return [_typed(each) for each in reversed(entries[-most:])]
+    return [_decode_entry(each) for each in reversed(entries[-most:])]
 
 
 def keep(path: Path, text: str) -> None:
@@ -81,7 +81,7 @@ def keep(path: Path, text: str) -> None:
         os.write(handle, f"\n# {datetime.now()}\n{lines}".encode(errors="replace"))
 
 
-def _typed(entry: bytes) -> str:
+def _decode_entry(entry: bytes) -> str:
     return entry.decode(errors="replace")[1:].replace("\n+", "\n")
 
 

@@ -32,12 +32,12 @@ def shown_above(prompt: Prompt, runner: Runner, loop: asyncio.AbstractEventLoop)
         is_waiting = False
         runner.show_jobs_output()
 
-    def printed() -> None:
+    def notify_loop() -> None:
         """Runs in the thread that reads from the jobs."""
         with suppress(RuntimeError):  # the loop has been closed: the shell ends
             loop.call_soon_threadsafe(wait)
 
-    runner.on_jobs_output(printed)
+    runner.on_jobs_output(notify_loop)
     try:
         yield
     finally:

@@ -81,7 +81,7 @@ class Shell:
                     draft, waiting.draft = waiting.draft, ""
                     line = prompt.read(draft, run=loop.run)
                 if line is not None:
-                    waiting.take(prompt.typed_ahead())
+                    waiting.take(prompt.take_type_ahead())
                     self._turn(line, loop)
                 if (line is None or waiting.over) and self._may_leave():
                     break
@@ -130,7 +130,7 @@ class Shell:
     def _tell_unanswered(self, before: int = -1) -> None:
         """Says what to do with a question that has no answer, if there are more than `before` turns."""
         context = self.chat.context
-        if len(context) > before and question.unanswered(context):
+        if len(context) > before and question.find_unanswered(context):
             self.screen.notice(question.UNANSWERED)
 
     async def act(self, line: str, piped: Callable[[], str] | None = None) -> None:

@@ -234,10 +234,10 @@ class Streamed:
         if not block.kind:
             return
         trailing = block.kind == "item" and not block.lines[-1]
-        self._print(self._formatted(block.kind, "\n".join(block.lines), block.indent))
+        self._print(self._format_block(block.kind, "\n".join(block.lines), block.indent))
         self._gap = trailing
 
-    def _formatted(self, kind: str, source: str, indent: int) -> list[Text]:
+    def _format_block(self, kind: str, source: str, indent: int) -> list[Text]:
         width = max(NARROWEST, min(size(self._console).columns, WIDEST) - 1)
         if kind == "command":
             return [Text(source, style=STYLES["command"])]
@@ -286,14 +286,14 @@ class Streamed:
         elif not tail.strip() and not self._block.kind:
             return []
         else:
-            lines = self._unfinished(tail, width)
+            lines = self._format_unfinished(tail, width)
         most = max(1, most)
         for line in lines[-most:]:
             line.truncate(width)
         rows = self._rows(lines[-most:])
         return ["", *rows][-most:] if self._gap and self._begun and rows else rows
 
-    def _unfinished(self, tail: str, width: int) -> list[Text]:
+    def _format_unfinished(self, tail: str, width: int) -> list[Text]:
         """Formats the unfinished block and the unfinished line as if the answer ended here."""
         block = self._block
         if block.length + len(tail) >= LIVELY:
@@ -304,14 +304,14 @@ class Streamed:
             tail = ""  # a dash may begin a list item: it makes no heading until the line is whole
         goes_on = not tail or (kind != "fence" and _goes_on(block, tail, kind, found))
         source = "\n".join([*block.lines, tail] if goes_on else block.lines).rstrip("\n")
-        lines = self._formatted(block.kind, source, block.indent) if block.kind else []
+        lines = self._format_block(block.kind, source, block.indent) if block.kind else []
         if goes_on:
             return lines
         if lines and not block.lines[-1]:
             lines.append(Text())
         if kind == "fence":
             return [*lines, Text(tail, style=STYLES["fence"])]
-        return lines + self._formatted(kind, tail, _indent(kind, found))
+        return lines + self._format_block(kind, tail, _indent(kind, found))
 
     def _redrawn(self, rows: list[str], below: str) -> str:
         """Returns the output that replaces the drawn rows by the final text, these rows and the row below."""

@@ -67,7 +67,7 @@ def block_lines(console: Console, source: str, width: int) -> list[Text]:
 
 def plain_lines(console: Console, source: str, width: int, style: str = "") -> list[Text]:
     """Wraps a text without reading markup in it."""
-    return list(_wrapped(console, Text(source.rstrip("\n"), style=style), _Margin(), width))
+    return list(_wrap_text(console, Text(source.rstrip("\n"), style=style), _Margin(), width))
 
 
 @functools.cache
@@ -91,7 +91,7 @@ class _Margin(NamedTuple):
         return self.first == self.rest
 
 
-def _wrapped(console: Console, text: Text, margin: _Margin, width: int) -> Iterator[Text]:
+def _wrap_text(console: Console, text: Text, margin: _Margin, width: int) -> Iterator[Text]:
     """Yields a text as lines that fit the width, with the margin before each."""
     room = max(NARROWEST, width - len(margin.rest))
     before = margin.first
@@ -126,7 +126,7 @@ class _Walk:
                 if self._begun and not tokens[index - 1].hidden and self._margins[-1].is_shown:
                     yield Text(self._margins[-1].rest.rstrip(), style=STYLES["marker"])
                 text = _leaf(token, self._style, marked=self._marked)
-                yield from self._show(_wrapped(self._console, text, self._margins[-1], self._width))
+                yield from self._show(_wrap_text(self._console, text, self._margins[-1], self._width))
             elif token.type == "list_item_close" and tokens[index - 1].type == "list_item_open":
                 yield from self._show([Text(self._margins[-1].first.rstrip(), style=STYLES["marker"])])
                 self._margins.pop()
@@ -181,7 +181,7 @@ class _Walk:
         room = max(NARROWEST, self._width - len(margin.rest))
         if len(rows[0]) * 6 > room:
             for row in rows:
-                yield from _wrapped(self._console, Text(" | ").join(row), margin, self._width)
+                yield from _wrap_text(self._console, Text(" | ").join(row), margin, self._width)
             return
         for line in _grid(self._console, rows, sides, room):
             yield Text.assemble((margin.rest, STYLES["marker"]), line)
@@ -274,7 +274,7 @@ class Code:
 
     def line(self, line: str) -> Text:
         """Returns the next line in colour, and remembers it for the lines after it."""
-        shown, inside = self._coloured(line)
+        shown, inside = self._colour_line(line)
         if not self._is_readable(line):
             self._before = []
             return shown
@@ -290,13 +290,13 @@ class Code:
 
     def peek(self, line: str) -> Text:
         """Returns an unfinished line in colour, without remembering it."""
-        return self._coloured(line)[0]
+        return self._colour_line(line)[0]
 
     def _is_readable(self, line: str) -> bool:
         """Returns True if the line is short enough to be coloured."""
         return len(line) <= self.LONGEST_LINE and not _LONG_RUN.search(line)
 
-    def _coloured(self, line: str) -> tuple[Text, set[int]]:
+    def _colour_line(self, line: str) -> tuple[Text, set[int]]:
         """Returns the line in colour, and the numbers of lines that begin inside a string or a comment."""
         shown, inside = Text(line, no_wrap=True, end=""), set[int]()
         if self._lexer is None or not self._is_readable(line):

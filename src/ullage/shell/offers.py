@@ -35,7 +35,7 @@ async def handle_offers(workplace: Workplace, commands: Sequence[str]) -> Offers
     """
     ran = 0
     for index, command in enumerate(commands):
-        accepted, stopped = await _accepted(workplace, command)
+        accepted, stopped = await _confirm_command(workplace, command)
         if accepted is None:
             skipped = commands[index:] if stopped else [command]
             for each in skipped:
@@ -51,7 +51,7 @@ async def handle_offers(workplace: Workplace, commands: Sequence[str]) -> Offers
     return OffersOutcome(ran, stopped=False)
 
 
-async def _accepted(workplace: Workplace, command: str) -> tuple[str | None, bool]:
+async def _confirm_command(workplace: Workplace, command: str) -> tuple[str | None, bool]:
     """Returns the command to run, or None if it is skipped; and True if the user pressed Ctrl-C."""
     try:
         chosen = workplace.offer(command, CHOICES, refuse=None)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.shell.detached import run_detached
-from ullage.shell.escape_key import typed_text
+from ullage.shell.escape_key import decode_keys
 from ullage.shell.history import remembering, secure
 from ullage.shell.prompt_look import (
     STYLES,
@@ -132,7 +132,7 @@ class Prompt:
         """
         if not self._screen.is_interactive:
             return self._read_plain()
-        session = self._session = self._session or self._opened()
+        session = self._session = self._session or self._open_session()
         self._print_notices()
         self._update()
         if behind is not None:
@@ -170,8 +170,8 @@ class Prompt:
 
     async def _interrupt(self, app: Application[str]) -> None:
         """Prints the notices above the prompt, and draws the prompt again."""
-        from prompt_toolkit.application import in_terminal  # noqa: PLC0415 - see _opened
-        from prompt_toolkit.application.current import set_app  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.application import in_terminal  # noqa: PLC0415 - see _open_session
+        from prompt_toolkit.application.current import set_app  # noqa: PLC0415 - see _open_session
 
         with set_app(app):
             async with in_terminal():
@@ -195,14 +195,14 @@ class Prompt:
     def _prefix_of(self, text: str) -> list[tuple[str, str]]:
         return prefix(folder_name(self._folder, max(8, self._columns() // 4)), self._kind(text))
 
-    def typed_ahead(self) -> str:
+    def take_type_ahead(self) -> str:
         """Returns the text of the keys that came after the last input; to be called once."""
         if self._session is None:
             return ""
-        from prompt_toolkit.input.typeahead import get_typeahead  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.input.typeahead import get_typeahead  # noqa: PLC0415 - see _open_session
 
         keys = get_typeahead(self._session.app.input)
-        return typed_text("".join(key.data for key in keys).encode())
+        return decode_keys("".join(key.data for key in keys).encode())
 
     def echo(self, line: str) -> None:
         """Prints a line that was typed before the prompt could appear, as the prompt would show it."""
@@ -219,7 +219,7 @@ class Prompt:
             self._has_reported = True
             self._screen.dim(f"the history of your input is not saved: {self._history_path}: {why.strerror}")
 
-    def _failed(self, why: OSError) -> None:
+    def _note_failure(self, why: OSError) -> None:
         self._unkept = why  # printed after the prompt has ended; now it would disturb the prompt
 
     def _read_plain(self) -> str | None:
@@ -232,7 +232,7 @@ class Prompt:
                 break
         return "\n".join(lines) if lines else None
 
-    def _opened(self) -> PromptSession[str]:
+    def _open_session(self) -> PromptSession[str]:
         from prompt_toolkit import PromptSession  # noqa: PLC0415 - only a terminal pays for it
         from prompt_toolkit.output import ColorDepth  # noqa: PLC0415 - see above
         from prompt_toolkit.styles import Style  # noqa: PLC0415 - see above
@@ -277,16 +277,16 @@ class Prompt:
             try:
                 secure(path)
             except OSError as error:
-                self._failed(error)
+                self._note_failure(error)
                 self._tell_unkept()
                 path = None
-        return remembering(path and path.resolve(), self._most_history, self._failed)
+        return remembering(path and path.resolve(), self._most_history, self._note_failure)
 
     def _bindings(self) -> KeyBindings:
-        from prompt_toolkit.application import run_in_terminal  # noqa: PLC0415 - see _opened
-        from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _opened
-        from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - see _opened
-        from prompt_toolkit.search import accept_search, stop_search  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.application import run_in_terminal  # noqa: PLC0415 - see _open_session
+        from prompt_toolkit.filters import completion_is_selected  # noqa: PLC0415 - see _open_session
+        from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - see _open_session
+        from prompt_toolkit.search import accept_search, stop_search  # noqa: PLC0415 - see _open_session
 
         bound = KeyBindings()
 
@@ -333,7 +333,7 @@ class Prompt:
 
     def _beside(self) -> Any:
         """Returns the status for the right end of the line, if the terminal cannot show it below."""
-        from prompt_toolkit.renderer import CPR_Support  # noqa: PLC0415 - see _opened
+        from prompt_toolkit.renderer import CPR_Support  # noqa: PLC0415 - see _open_session
 
         session = self._session
         if session is None or session.app.renderer.cpr_support is not CPR_Support.NOT_SUPPORTED:
@@ -345,7 +345,7 @@ class Prompt:
         return self._screen.width if session is None else session.app.output.get_size().columns
 
     def _line(self, width: int) -> str:
-        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - see _opened
+        from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - see _open_session
 
         text = self._shown
         return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
@@ -355,15 +355,15 @@ def _once(call: Callable[[], None]) -> Callable[[object], None]:
     """Returns an event handler that calls `call` at the first event only."""
     calls = [call]
 
-    def happened(_: object) -> None:
+    def call_once(_: object) -> None:
         while calls:
             calls.pop()()
 
-    return happened
+    return call_once
 
 
 def _earlier() -> AutoSuggest:
-    from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion  # noqa: PLC0415 - see Prompt._opened
+    from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion  # noqa: PLC0415 - see Prompt._open_session
 
     class Earlier(AutoSuggest):
         """Suggests the rest of the latest input with the same beginning; the right arrow key accepts it."""
@@ -381,7 +381,7 @@ def _earlier() -> AutoSuggest:
 
 
 def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
-    from prompt_toolkit.completion import Completer, Completion  # noqa: PLC0415 - see Prompt._opened
+    from prompt_toolkit.completion import Completer, Completion  # noqa: PLC0415 - see Prompt._open_session
 
     class Injected(Completer):
         """Completes with the function `complete`."""
@@ -398,13 +398,13 @@ def _completer(complete: Callable[[str], Iterable[Suggestion]]) -> Completer:
             ]
 
         async def get_completions_async(self, document: Any, event: Any) -> AsyncGenerator[Completion, None]:
-            for each in await _found(lambda: self.get_completions(document, event)):
+            for each in await _find_in_time(lambda: self.get_completions(document, event)):
                 yield each
 
     return Injected()
 
 
-async def _found(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
+async def _find_in_time(find: Callable[[], Iterable[Any]]) -> Iterable[Any]:
     """Runs `find` in a thread and returns its result; empty if it takes longer than PATIENCE."""
     import asyncio  # noqa: PLC0415 - see Prompt.read
 

@@ -66,7 +66,7 @@ async def retry(workplace: Workplace) -> None:
     await _converse(workplace, partial(_append, workplace, "\n\n".join(filter(None, words))))
 
 
-def unanswered(context: Context) -> Sequence[str]:
+def find_unanswered(context: Context) -> Sequence[str]:
     """Returns the questions at the end of a conversation that have no answer, in order."""
     words: list[str] = []
     for turn in reversed(context.turns):
@@ -84,7 +84,7 @@ def _own_words(turn: object) -> str:
 async def _converse(workplace: Workplace, put: Callable[[], Awaitable[None]]) -> None:
     """Gets an answer, handles its commands, and lets the model go on with their results."""
     most, rounds = workplace.chat.settings.shell.follow_up, 0
-    answer = await _answered(workplace, put)
+    answer = await _answer_turn(workplace, put)
     while commands := commands_in(answer.text):
         outcome = await handle_offers(workplace, commands)
         if not outcome.ran or not most:
@@ -98,13 +98,13 @@ async def _converse(workplace: Workplace, put: Callable[[], Awaitable[None]]) ->
             return
         rounds += 1
         workplace.screen.notice("the model goes on with the results; Ctrl-C stops it")
-        answer = await _answered(workplace, partial(_append, workplace, FOLLOW_UP))
+        answer = await _answer_turn(workplace, partial(_append, workplace, FOLLOW_UP))
         if commands_in(answer.text) and _has_typed(workplace):
             workplace.screen.dim("stopped; the suggested commands are not run")
             return
 
 
-async def _answered(workplace: Workplace, put: Callable[[], Awaitable[None]]) -> AnswerProgress:
+async def _answer_turn(workplace: Workplace, put: Callable[[], Awaitable[None]]) -> AnswerProgress:
     """Appends the next user turn with `put`, and returns the answer of the model of the category."""
     answer = AnswerProgress()
     workplace.tools.send()  # leaves out the tools of servers that have ended
@@ -126,7 +126,7 @@ async def _append(workplace: Workplace, text: str) -> None:
 async def _put(workplace: Workplace, question: str, files: Sequence[Attachment]) -> None:
     """Appends a question with its files; the same question without an answer is not appended twice."""
     context = workplace.chat.context
-    before = unanswered(context)
+    before = find_unanswered(context)
     is_again = bool(before) and before[-1] == question.strip()
     await _attach(workplace, files, is_again=is_again)
     if is_again:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ullage.errors import StoreError
-from ullage.shell.cap_usage import describe_cap, spent_by_cap
+from ullage.shell.cap_usage import describe_cap, list_spending
 from ullage.shell.spinner import frames_for
 from ullage.shell.status import UNKNOWN, Figure, draw_gauge, git_branch, render_within, share_of
 from ullage.text import one_line
@@ -125,7 +125,7 @@ class SessionReport:
             self._cap = ""
             return
         try:
-            spent = spent_by_cap(self._chat.client.ledger)
+            spent = list_spending(self._chat.client.ledger)
         except StoreError:
             self._cap = UNKNOWN
             return

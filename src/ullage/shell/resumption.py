@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ullage.errors import ConfigurationError
 from ullage.session.saved_talks import last_exchange, latest_in, list_talks
-from ullage.shell.question import UNANSWERED, unanswered
+from ullage.shell.question import UNANSWERED, find_unanswered
 from ullage.text import mark_unsafe, one_line
 from ullage.window_chart import short
 
@@ -120,7 +120,7 @@ def tell_resumed(chat: ChatSession, screen: Screen) -> None:
         screen.say(_beginning(f"> {last.question}", QUESTION_ROWS, screen))
         if last.answer:
             screen.say(_beginning(last.answer, ANSWER_ROWS, screen))
-    if unanswered(chat.context):
+    if find_unanswered(chat.context):
         screen.dim(UNANSWERED)
 
 

@@ -91,7 +91,7 @@ class Screen:
         In a plain file, lines have no trailing blanks.
         """
         self._settle()
-        shown = _styled(mark_unsafe(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
+        shown = _style_text(mark_unsafe(renderable)) if isinstance(renderable, str) else _Harmless(renderable)
         with self.console.capture() as captured:
             self.console.print(shown, width=max(1, self.width))
         text = captured.get()
@@ -166,9 +166,9 @@ class Screen:
         with keys(
             self.keyboard
         ) as handle:  # first, so that no key pressed after the question appears is lost
-            drawn, column = self._drawn(question, choices, default)
+            drawn, column = self._draw_question(question, choices, default)
             write(self.console.file, drawn)
-            key = _pressed(handle, choices, default)
+            key = _read_choice(handle, choices, default)
         chosen = refuse if key is None else key
         label = "^C" if chosen is None else mark_unsafe(choices[chosen])
         if column + len(label) > self.width:
@@ -200,18 +200,20 @@ class Screen:
             is_stopped()
             return ""
 
-    def _drawn(self, question: str, choices: Mapping[str, str], default: str | None) -> tuple[str, int]:
+    def _draw_question(
+        self, question: str, choices: Mapping[str, str], default: str | None
+    ) -> tuple[str, int]:
         """Draws the question, and below it the choices and the one that Enter takes, none of them broken.
 
         Also returns the column of the cursor.
         """
         parts = [
-            _styled(f" [{mark_unsafe(key)}] ", "cyan").append(mark_unsafe(label), style="none")
+            _style_text(f" [{mark_unsafe(key)}] ", "cyan").append(mark_unsafe(label), style="none")
             for key, label in choices.items()
         ]
         if default is not None:
-            parts.append(_styled(f"{BETWEEN} Enter: {mark_unsafe(choices[default])}", "dim"))
-        parts.append(_styled(" → "))
+            parts.append(_style_text(f"{BETWEEN} Enter: {mark_unsafe(choices[default])}", "dim"))
+        parts.append(_style_text(" → "))
         text, column = _line(question, "bold").append("\n "), 1
         for part in parts:
             if column + part.cell_len > self.width:
@@ -238,7 +240,7 @@ class Screen:
 
         self._is_quiet = True
         try:
-            with _changed(self.keyboard.fileno(), off=termios.ECHO, on=termios.NOFLSH):
+            with _changed_modes(self.keyboard.fileno(), off=termios.ECHO, on=termios.NOFLSH):
                 yield
         finally:
             self._is_quiet = False
@@ -249,7 +251,7 @@ class Screen:
         import termios  # noqa: PLC0415 - not on every platform
 
         handle = self.keyboard.fileno()
-        with _changed(handle, off=termios.ECHO | termios.ICANON, on=termios.NOFLSH):
+        with _changed_modes(handle, off=termios.ECHO | termios.ICANON, on=termios.NOFLSH):
             yield handle
 
     @contextmanager
@@ -260,7 +262,7 @@ class Screen:
             return
         import termios  # noqa: PLC0415 - not on every platform
 
-        with _changed(self.keyboard.fileno(), off=termios.NOFLSH, on=termios.ECHO):
+        with _changed_modes(self.keyboard.fileno(), off=termios.NOFLSH, on=termios.ECHO):
             yield
 
 
@@ -276,7 +278,7 @@ class _Harmless:
                 yield segment._replace(text=mark_unsafe(segment.text))
 
 
-def _pressed(handle: int, choices: Mapping[str, str], default: str | None) -> str | None:
+def _read_choice(handle: int, choices: Mapping[str, str], default: str | None) -> str | None:
     """Waits for the key of a choice; returns None after Escape, Ctrl-C or Ctrl-D, or if the terminal is gone.
 
     Keys in quick succession are ignored: the user is typing a line and has not read the question. But Enter
@@ -318,10 +320,10 @@ def _pause_after(pressed: str) -> float:
 
 
 def _line(line: str, style: str) -> Text:
-    return _styled(mark_unsafe(" ".join(line.splitlines())), style)
+    return _style_text(mark_unsafe(" ".join(line.splitlines())), style)
 
 
-def _styled(text: str, style: str = "") -> Text:
+def _style_text(text: str, style: str = "") -> Text:
     from rich.text import Text  # noqa: PLC0415 - see Screen.answer
 
     return Text(text, style=style)
@@ -336,13 +338,13 @@ def keys(keyboard: TextIO) -> Iterator[int]:
     import termios  # noqa: PLC0415 - not on every platform
 
     handle = keyboard.fileno()
-    with _changed(handle, off=termios.ECHO | termios.ICANON | termios.ISIG):
+    with _changed_modes(handle, off=termios.ECHO | termios.ICANON | termios.ISIG):
         termios.tcflush(handle, termios.TCIFLUSH)
         yield handle
 
 
 @contextmanager
-def _changed(handle: int, *, off: int = 0, on: int = 0) -> Iterator[None]:
+def _changed_modes(handle: int, *, off: int = 0, on: int = 0) -> Iterator[None]:
     """Turns local modes of a terminal off and on inside the with block, and restores them after it."""
     import termios  # noqa: PLC0415 - not on every platform
 

@@ -38,7 +38,7 @@ PAUSE = 0.02
 
 
 class Startup:
-    """Opens a shell in the background: `begin` starts it on the running event loop, `opened` waits for it."""
+    """Opens a shell in the background: `begin` starts on the running event loop, `wait_until_open` waits."""
 
     def __init__(
         self,
@@ -79,17 +79,17 @@ class Startup:
             self._task.add_done_callback(lambda _: self._ended.set())
             self._task.add_done_callback(lambda task: None if task.cancelled() else then(task.exception()))
 
-    async def opened(self) -> Shell:
+    async def wait_until_open(self) -> Shell:
         """Waits until the shell is open and returns it; raises the error if it could not be opened."""
         self.begin()
         assert self._task is not None  # noqa: S101 - begun above
         return await asyncio.shield(self._task)
 
-    async def _opened_visibly(self) -> Shell:
-        """Does the same as `opened`, with a spinner in a terminal."""
+    async def _wait_with_spinner(self) -> Shell:
+        """Does the same as `wait_until_open`, with a spinner in a terminal."""
         from ullage.shell.spinner import spin
 
-        return await spin(self._screen, lambda: self._opening, self.opened())
+        return await spin(self._screen, lambda: self._opening, self.wait_until_open())
 
     @property
     def shell(self) -> Shell | None:
@@ -154,11 +154,11 @@ class Startup:
         Returns the exit code of the program: that of the last line if the input is not a terminal.
         """
         if self._session is not None or not self._screen.is_interactive:
-            loop.run(self._opened_visibly())  # a resumed conversation must be loaded before the user types
+            loop.run(self._wait_with_spinner())  # a resumed conversation must be loaded before the user types
         self._greet()
         with on_press(nothing if self._screen.is_interactive else leave):
             while (line := prompt.read(run=loop.run, behind=lambda: self._begin_behind(prompt))) is not None:
-                waiting = stoppable(self._opened_visibly(), tell=self._screen.dim, patience=math.inf)
+                waiting = stoppable(self._wait_with_spinner(), tell=self._screen.dim, patience=math.inf)
                 try:
                     shell = loop.run(waiting)
                 except asyncio.CancelledError:

@@ -55,7 +55,7 @@ def tokens(value: object) -> str:
     return str(count)
 
 
-def written(value: object) -> str:
+def format_output(value: object) -> str:
     """Formats a count of output tokens; "out" distinguishes it from the input tokens beside it."""
     return f"{tokens(value)} out"
 
@@ -116,7 +116,7 @@ VARIABLES: Mapping[str, StatusVariable] = {
     "ctx_max": StatusVariable("limit: the most input tokens of a request", tokens, UNKNOWN),
     "ctx_free": StatusVariable("tokens that are free below the limit", tokens, UNKNOWN),
     "ctx_percent": StatusVariable("used share of the limit, in percent", percent),
-    "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", written),
+    "output_tokens": StatusVariable("tokens of the answer so far, while it arrives", format_output),
     "cost": StatusVariable("cost of the last answer, in dollars", dollars, NO_PRICE),
     "session_cost": StatusVariable("cost of the session, in dollars", dollars, NO_PRICE),
     "cap": StatusVariable("dollars spent against the fullest cap, if there is a cap", str),
@@ -138,7 +138,7 @@ def render(template: str, values: Mapping[str, object]) -> str:
     between = ""
     for separator, part in _parts(check(template)):
         between = max(between, separator, key=_weight)
-        text = _filled(part, values)
+        text = _fill_part(part, values)
         if text:
             shown.append((between if shown else "", text))
             between = ""
@@ -248,13 +248,13 @@ def _until_sign(
     return groups[:end]
 
 
-def _filled(part: Sequence[TemplatePiece], values: Mapping[str, object]) -> str:
+def _fill_part(part: Sequence[TemplatePiece], values: Mapping[str, object]) -> str:
     """Returns the part with its values; empty if none of its variables has a value."""
     said: list[TemplatePiece] = []
     for piece in part:
         if not piece.is_variable:
             said.append(piece)
-        elif text := _shown(piece.text, values):
+        elif text := _format_variable(piece.text, values):
             said.append(TemplatePiece(text, is_variable=True))
         elif said and not said[-1].is_variable and any(each.is_variable for each in said):
             said.pop()  # the sign between the previous value and the missing one
@@ -269,7 +269,7 @@ def _filled(part: Sequence[TemplatePiece], values: Mapping[str, object]) -> str:
     return "".join(piece.text for piece in said)
 
 
-def _shown(name: str, values: Mapping[str, object]) -> str:
+def _format_variable(name: str, values: Mapping[str, object]) -> str:
     if name not in values:
         return ""
     given = values[name]

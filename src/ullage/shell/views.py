@@ -61,7 +61,7 @@ def window(chat: ChatSession, screen: Screen) -> RenderableType:
             line.append("█ " if screen.has_colour else f"{BLOCKS[name].glyph} ", style=BLOCKS[name].colour)
             lines.append(line.append(f"{name:<8}{tokens:>10,}{percent(100 * tokens / limit):>7}"))
     lines.append(Text(chat.describe_limit(), style="dim"))
-    lines += _counted(chat)
+    lines += _describe_counter(chat)
     if pending:
         lines.append(Text("pending: the output of commands, sent with the next question", style="dim"))
     refusal = chat.overflow()
@@ -78,7 +78,7 @@ def window(chat: ChatSession, screen: Screen) -> RenderableType:
     return Group(*lines)
 
 
-def _counted(chat: ChatSession) -> Iterator[Text]:
+def _describe_counter(chat: ChatSession) -> Iterator[Text]:
     """Yields one line if the model's server counts the texts."""
     server = chat.client.counts.tokenizer
     if server is not None and chat.context.bounds.tokenizer is server:
@@ -170,7 +170,7 @@ def cost(chat: ChatSession, *, detailed: bool) -> RenderableType:
         lines += map(Text, cap_lines(chat.client.ledger))
     if detailed:
         lines += [Text(row.text) for row in detail(meter)]
-        lines += _counted(chat)
+        lines += _describe_counter(chat)
         lines.append(Text(f"[estimated session ctx: {chat.context.estimate_tokens()} tokens]"))
     return Group(*lines)
 
@@ -196,12 +196,12 @@ def history(chat: ChatSession, width: int) -> RenderableType:
         mark = "  " if change is None else "✗ " if change.evicted else "~ "
         handle = "" if change is None else f"  {change.handle}"
         room = max(10, width - 18 - len(handle))
-        line = f"{number:>4} {mark}{turn['role']:<10}{short(one_line(said(turn)), room)}{handle}"
+        line = f"{number:>4} {mark}{turn['role']:<10}{short(one_line(describe_turn(turn)), room)}{handle}"
         lines.append(Text(line, style="" if change is None else "dim"))
     return Group(*lines) if lines else Text("nothing has been said yet", style="dim")
 
 
-def said(turn: Message) -> str:
+def describe_turn(turn: Message) -> str:
     """Returns the text of a turn, without the outputs before a question, and the names of called tools."""
     text = text_of(turn.get("content"))
     if turn["role"] == "user":
@@ -218,11 +218,11 @@ def as_markdown(turns: Sequence[Message]) -> str:
 
 def _in_markdown(turn: Message) -> str:
     text = text_of(turn.get("content"))
-    calls = (f"{call['function']['name']}\n\n{_fenced(arguments_text(call))}" for call in calls_of(turn))
-    return "\n\n".join(filter(None, (_fenced(text) if turn["role"] in RESULT_ROLES else text, *calls)))
+    calls = (f"{call['function']['name']}\n\n{_fence_text(arguments_text(call))}" for call in calls_of(turn))
+    return "\n\n".join(filter(None, (_fence_text(text) if turn["role"] in RESULT_ROLES else text, *calls)))
 
 
-def _fenced(text: str) -> str:
+def _fence_text(text: str) -> str:
     """Returns a text in a code fence that is longer than any run of backticks in the text."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}"

@@ -13,7 +13,7 @@ from ullage.shell.commands import COMMANDS
 from ullage.shell.completion.lines import line_of
 from ullage.shell.completion.paths import is_harmless, plain_paths
 from ullage.shell.prompt import Suggestion
-from ullage.shell.views import said
+from ullage.shell.views import describe_turn
 from ullage.text import one_line
 from ullage.window_chart import short
 
@@ -37,13 +37,13 @@ def complete(workplace: Workplace, text: str) -> Sequence[Suggestion]:
     if len(text) > LONGEST:
         return ()
     try:
-        found = list(_found(workplace, text.lstrip()))
+        found = list(_find_suggestions(workplace, text.lstrip()))
     except (OSError, UllageError):  # the command itself will report the unreadable folder or store
         return ()
     return [each for each in found if is_harmless(each.text)]
 
 
-def _found(workplace: Workplace, text: str) -> Iterable[Suggestion]:
+def _find_suggestions(workplace: Workplace, text: str) -> Iterable[Suggestion]:
     mark = text[:1]
     name, *more = _words(text[1:])
     if mark in {":", "/"} and more and name in COMMANDS:
@@ -119,7 +119,7 @@ def _models(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
     )
 
 
-def _remembered(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
+def _suggest_memory(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
     *before, word = _words(rest)
     items = workplace.chat.context.memory if before == ["forget"] else ()
     return _choices(word, ((str(item.number), item.content) for item in items))
@@ -150,7 +150,7 @@ def _sessions(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
 def _handles(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
     context = workplace.chat.context
     turns = context.turns
-    pairs = ((each.handle, f"{each.kind}: {said(turns[each.index])}") for each in context.changes)
+    pairs = ((each.handle, f"{each.kind}: {describe_turn(turns[each.index])}") for each in context.changes)
     return _choices(rest, dict(pairs).items())
 
 
@@ -161,7 +161,7 @@ def _file(workplace: Workplace, rest: str) -> Iterable[Suggestion]:
 ARGUMENTS: Mapping[str, Callable[[Workplace, str], Iterable[Suggestion]]] = {
     "help": _commands,
     "model": _models,
-    "memory": _remembered,
+    "memory": _suggest_memory,
     "always": _allowances,
     "mcp": _servers,
     "resume": _sessions,

@@ -36,10 +36,10 @@ def arguments(runner: Runner, words: Sequence[str], word: str) -> Sequence[Sugge
     texts = [each for each in answer.texts if each.startswith(typed) and is_harmless(each)][:MOST]
     are_files = "filenames" in answer.options
     alone = len(texts) == 1 and "nospace" not in answer.options
-    return [_inserted(runner, typed, text, is_file=are_files, alone=alone) for text in texts]
+    return [_make_suggestion(runner, typed, text, is_file=are_files, alone=alone) for text in texts]
 
 
-def _inserted(runner: Runner, typed: str, text: str, *, is_file: bool, alone: bool) -> Suggestion:
+def _make_suggestion(runner: Runner, typed: str, text: str, *, is_file: bool, alone: bool) -> Suggestion:
     shown = text.rstrip()
     if is_file:
         home = runner.environ.get("HOME", "~")

@@ -50,7 +50,7 @@ def programs(runner: Runner, word: str) -> Sequence[Suggestion]:
         return is_harmless(name) and (path is None or (path.is_file() and os.access(path, os.X_OK)))
 
     few = _few(sorted(found), suits)
-    return [_inserted(word, _escaped(each, ""), each, is_last=len(few) == 1) for each in few]
+    return [_make_suggestion(word, _escape_text(each, ""), each, is_last=len(few) == 1) for each in few]
 
 
 def _few(found: Sequence[_T], suits: Callable[[_T], bool]) -> Sequence[_T]:
@@ -62,7 +62,7 @@ def _few(found: Sequence[_T], suits: Callable[[_T], bool]) -> Sequence[_T]:
     return few if len(few) < MOST else [*few[:-1], next(filter(suits, reversed(found)))]
 
 
-def _inserted(typed: str, text: str, shown: str, *, is_last: bool) -> Suggestion:
+def _make_suggestion(typed: str, text: str, shown: str, *, is_last: bool) -> Suggestion:
     return Suggestion(f"{text} " if is_last else text, len(typed), display=shown)
 
 
@@ -119,13 +119,13 @@ def _read(word: str, environ: Mapping[str, str]) -> _Read:
     return _Read(value, quote, expanded)
 
 
-def _escaped(text: str, quote: str) -> str:
+def _escape_text(text: str, quote: str) -> str:
     return _SIGNS[quote].sub(lambda found: r"'\''" if quote == "'" else f"\\{found[0]}", text)
 
 
 def escape_name(text: str, *, start: bool) -> str:
     """Returns a part of a file name as it is typed without quotation marks; `start` is True for its start."""
-    return _escaped(text, "") if start else _escaped("/" + text, "")[1:]
+    return _escape_text(text, "") if start else _escape_text("/" + text, "")[1:]
 
 
 def paths(runner: Runner, word: str, wanted: Callable[[os.DirEntry[str]], bool]) -> Sequence[Suggestion]:
@@ -152,12 +152,16 @@ def paths(runner: Runner, word: str, wanted: Callable[[os.DirEntry[str]], bool])
         enters = is_folder(each)
         start = not (stem or guard or slash)
         rest = each.name[len(begins) :]
-        text = stem + guard + (_escaped(rest, read.quote) if start else _escaped("/" + rest, read.quote)[1:])
+        text = (
+            stem
+            + guard
+            + (_escape_text(rest, read.quote) if start else _escape_text("/" + rest, read.quote)[1:])
+        )
         text += "/" if enters else read.quote
         if text.startswith(typed):
             is_last = len(found) == 1 and not enters
             shown = f"{each.name}/" if enters else each.name
-            offered.append(_inserted(typed, text, shown, is_last=is_last))
+            offered.append(_make_suggestion(typed, text, shown, is_last=is_last))
     if begins == ".." and not whole:
         offered.append(Suggestion(f"{typed}/", len(typed), display="../"))
     return offered
