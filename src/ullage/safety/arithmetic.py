@@ -40,13 +40,13 @@ SETTERS = frozenset(_SETTING.split())
 """Builtins that may give a variable any value."""
 
 
-def evaluated(root: Node) -> Iterator[tuple[Node, str]]:
+def find_unsafe_arithmetic(root: Node) -> Iterator[tuple[Node, str]]:
     """Yields arithmetic that may run a command, each with a part that is not known to be a number."""
     nodes = list(_below(root))
     numbers = _numbers(nodes)
-    keyed = _keyed(root)
+    keyed = _find_keyed_arrays(root)
     for node in nodes:
-        if node.type in ("array", "subscript") and _named(node) in keyed:
+        if node.type in ("array", "subscript") and _find_name(node) in keyed:
             continue
         for context in _contexts(node):
             name = _unknown_name(context, numbers)
@@ -54,7 +54,7 @@ def evaluated(root: Node) -> Iterator[tuple[Node, str]]:
                 yield context, name
 
 
-def _keyed(root: Node) -> set[str]:
+def _find_keyed_arrays(root: Node) -> set[str]:
     """Returns the arrays that the line surely makes with `declare -A`; their subscripts are plain text."""
     found = set()
     text = source(root).encode()
@@ -70,7 +70,7 @@ def _keyed(root: Node) -> set[str]:
     return found
 
 
-def _named(node: Node) -> str:
+def _find_name(node: Node) -> str:
     """Returns the name of the variable that a subscript or an array belongs to."""
     whole = node if node.type == "subscript" else node.parent
     name = whole.child_by_field_name("name") if whole is not None else None

@@ -32,15 +32,15 @@ def command(words: Words, scene: Scene) -> Verdict:
     head, rest = words[0], words[1:]
     if not head.fixed or head.glob or head.loose:
         scene.facts.runs = scene.facts.runs or head.text
-        return _given_away(rest, scene, scene.verdict("unknown", "the command is not known before it runs"))
+        return _raise_class(rest, scene, scene.verdict("unknown", "the command is not known before it runs"))
     folder, name = posixpath.split(head.text)
     _note(name, rest, scene)
-    found = [_known(name, rest, scene)]
+    found = [_classify_command(name, rest, scene)]
     if folder and not SYSTEM.fullmatch(posixpath.normpath(folder)):
         scene.facts.runs = scene.facts.runs or head.text
         found.append(scene.verdict("unknown", f"{head.text} is not a program of the system"))
     if name in table().evaluating:
-        found += _evaluated(name, rest, scene)
+        found += _check_names(name, rest, scene)
     if HISTORY.search(_NO_HISTORY.sub("", scene.part)):
         found.append(scene.verdict("unknown", "an argument may be replaced from the command history"))
     found += _spread(name, rest, scene)
@@ -80,33 +80,33 @@ def is_known(name: str) -> bool:
     return name in HANDLERS or name in table().wrappers or name in table().rules or name in table().same
 
 
-def _known(name: str, words: Words, scene: Scene) -> Verdict:
+def _classify_command(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies a command by its handler, its row among the wrappers, or its rule."""
     name = VERSIONED.sub(r"\1\2", RENAMED.get(name, name))
     if words and all(word.text in table().shows.get(name, ()) for word in words):
         return scene.verdict("read-only", f"{name} {words[0].text} only shows something")
-    handler = HANDLERS.get(name) or (wrappers.wrapped if name in table().wrappers else None)
+    handler = HANDLERS.get(name) or (wrappers.classify_wrapped if name in table().wrappers else None)
     if handler:
         if [word.text for word in words] in (["--help"], ["--version"]) and name not in UNHELPFUL:
             return scene.verdict("read-only", f"{name} prints its help or version")
         return handler(name, words, scene)
     found = look_up(name, words, lambda text: targets.exists(text, scene.facts.folders))
     if found is None:
-        return _unlisted(name, words, scene)
-    verdict = _given_away(words, scene, scene.verdict(found.kind, found.reason))
+        return _classify_unlisted(name, words, scene)
+    verdict = _raise_class(words, scene, scene.verdict(found.kind, found.reason))
     if verdict.kind not in ("writes", "sends"):
         return verdict
-    return worst([verdict, *targets.touched(name, found.rule, found.arguments, scene)])
+    return worst([verdict, *targets.classify_targets(name, found.rule, found.arguments, scene)])
 
 
-def _unlisted(name: str, words: Words, scene: Scene) -> Verdict:
+def _classify_unlisted(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies a command that has no rule; some file systems ignore case, so `RM` is also read as `rm`."""
     if name in scene.functions:
         return scene.verdict("read-only", f"{name} is defined on this line")
     if name in table().helping and [word.text for word in words] in (["--version"], ["--help"], ["-V"]):
         return scene.verdict("read-only", f"{name} prints its help or version")
-    found = _given_away(words, scene, scene.verdict("unknown", f"{name} is not in the rules"))
-    return worst([found, _known(name.lower(), words, scene)]) if name.lower() != name else found
+    found = _raise_class(words, scene, scene.verdict("unknown", f"{name} is not in the rules"))
+    return worst([found, _classify_command(name.lower(), words, scene)]) if name.lower() != name else found
 
 
 RENAMED = {"gsed": "sed", "fdfind": "fd", "gfind": "find"}
@@ -116,7 +116,7 @@ UNHELPFUL = frozenset((".", "source", "eval", "exec", "trap", "alias", "su", "xa
 """Commands that do not take `--help` as a question for their help, or not everywhere."""
 
 
-def _given_away(words: Words, scene: Scene, found: Verdict) -> Verdict:
+def _raise_class(words: Words, scene: Scene, found: Verdict) -> Verdict:
     """Raises the class if an unknown program is given a word that shows its purpose."""
     if found.kind != "unknown":
         return found
@@ -132,7 +132,7 @@ def _given_away(words: Words, scene: Scene, found: Verdict) -> Verdict:
     return found
 
 
-def _evaluated(name: str, words: Words, scene: Scene) -> list[Verdict]:
+def _check_names(name: str, words: Words, scene: Scene) -> list[Verdict]:
     """Returns a verdict on each argument that runs a subscript or sets a variable with a special meaning.
 
     Builtins that take names of variables evaluate the subscripts of these names.

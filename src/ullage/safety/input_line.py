@@ -32,7 +32,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ullage.safety.parse import encoded, every, parse, parses
+from ullage.safety.parse import encode_line, every, parse, parses
 from ullage.safety.words import read, reading
 
 if TYPE_CHECKING:
@@ -241,8 +241,8 @@ def _free(
     if not parses(text):
         why = f"{first} is a command, but this is not complete shell syntax"
         meant = resolves(first) and (first not in _KEYWORDS or _begins_command(text, resolves))
-        return _asked(text, why) if meant else InputDecision("ask", text)
-    with reading(encoded(text)):
+        return _ask_with_hint(text, why) if meant else InputDecision("ask", text)
+    with reading(encode_line(text)):
         word = _first_word(parse(text))
     if word is None:
         return InputDecision("shell" if re.match(r"[\w(\[{$\"'<>]", text) else "ask", text)
@@ -251,19 +251,19 @@ def _free(
     if not resolves(word):
         return _unknown(text, word, resolves, names)
     if _sentence(text, word, resolves):
-        return _asked(text, f"{word} is a command, but this reads like a sentence")
+        return _ask_with_hint(text, f"{word} is a command, but this reads like a sentence")
     near = _near(text, word)
-    hint = f"Ran as a command. To ask it, put ? in front: ?{_begun(text)}" if near else ""
+    hint = f"Ran as a command. To ask it, put ? in front: ?{_shorten_text(text)}" if near else ""
     return InputDecision("shell", text, near, hint)
 
 
-def _asked(text: str, why: str) -> InputDecision:
+def _ask_with_hint(text: str, why: str) -> InputDecision:
     return InputDecision(
-        "ask", text, True, f"{why}: sent as a question. To run it, put ! in front: !{_begun(text)}"
+        "ask", text, True, f"{why}: sent as a question. To run it, put ! in front: !{_shorten_text(text)}"
     )
 
 
-def _begun(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """Returns the part of a text that a hint has room for."""
     line, _, rest = text.partition("\n")
     return f"{line} …" if rest else line
@@ -281,10 +281,10 @@ def _unknown(
     if names is not None and (shellish or (len(words) <= _SHORT and SMALL.isdisjoint(words))):
         slips = (name for name in names() if _is_slip(word, name) and resolves(name))
         if meant := min(slips, default=""):
-            better = _begun(text.replace(word, meant, 1))
+            better = _shorten_text(text.replace(word, meant, 1))
             hint = f"Unknown command {word} (did you mean {meant}?): sent as a question. To run it: {better}"
             return InputDecision("ask", text, True, hint)
-    return _asked(text, f"Unknown command {word}") if shellish else InputDecision("ask", text)
+    return _ask_with_hint(text, f"Unknown command {word}") if shellish else InputDecision("ask", text)
 
 
 def _is_slip(word: str, name: str) -> bool:

@@ -137,7 +137,7 @@ def sed(name: str, words: Words, scene: Scene) -> Verdict:
         at += 1
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
-    found += targets.changed(operands, name, scene) if replaces else []
+    found += targets.classify_changes(operands, name, scene) if replaces else []
     if any(word.loose or word.splits for word in words) or not all(
         word.fixed and code.sed(word.text) for word in scripts
     ):

@@ -56,14 +56,14 @@ def look_up(name: str, words: Sequence[Word], exists: Callable[[str], bool]) -> 
 def read_rule_arguments(rule: CommandRule, words: Sequence[Word]) -> Arguments:
     """Returns the arguments of a command by the options of its rule."""
 
-    def known(operands: list[str]) -> KnownOptions:
+    def find_options(operands: list[str]) -> KnownOptions:
         options = rule.options if operands else rule.options | rule.before
-        matching = [(len(places), more) for places, more in rule.after if _placed(places, operands)]
+        matching = [(len(places), more) for places, more in rule.after if _matches_places(places, operands)]
         for _, more in sorted(matching, key=lambda each: each[0]):
             options = options | more
         return options
 
-    return read_arguments(words, known, whole=rule.whole, bundled=rule.bundled)
+    return read_arguments(words, find_options, whole=rule.whole, bundled=rule.bundled)
 
 
 def _asks_for_help(rule: CommandRule, words: Sequence[Word]) -> bool:
@@ -115,7 +115,7 @@ def _decide(
     A row with an option is more specific than a row that only counts arguments.
     """
     operands = seen.texts()
-    placed = [row for row in rule.rows if _placed(row.places, operands)]
+    placed = [row for row in rule.rows if _matches_places(row.places, operands)]
     plain = [row for row in placed if not row.needs]
     base = max(plain, key=lambda row: (len(row.places), row.rank))
     deciding, counted, raising = [], [], [base]
@@ -136,7 +136,7 @@ def _decide(
     return max(raising, key=lambda row: row.rank)
 
 
-def _placed(places: Places, operands: list[str]) -> bool:
+def _matches_places(places: Places, operands: list[str]) -> bool:
     return len(operands) >= len(places) and all(
         any(fnmatchcase(operand, each) for each in alternatives)
         for operand, alternatives in zip(operands, places, strict=False)

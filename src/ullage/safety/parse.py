@@ -42,10 +42,10 @@ _LETTERS = bytes(range(128)) + b"%" * 128
 
 def parse(line: str) -> Node:
     """Returns the tree of a line; `trouble` says if a node can be relied on."""
-    return _parser().parse(encoded(line).translate(_LETTERS)).root_node
+    return _parser().parse(encode_line(line).translate(_LETTERS)).root_node
 
 
-def encoded(line: str) -> bytes:
+def encode_line(line: str) -> bytes:
     """Returns the bytes of a line; a lone surrogate becomes a question mark."""
     return line.encode("utf-8", "replace")
 
@@ -93,7 +93,7 @@ _ONE_LINE = (
 """The node types whose parts stand on one line, unless a backslash joins two."""
 
 
-def joined_line(root: Node, raw: bytes) -> int | None:
+def find_joined_line(root: Node, raw: bytes) -> int | None:
     """Returns the place of a line end that the grammar took for a blank in a command; None if there is none.
 
     The grammar reads the second line of `ls | sort| uniq -c`, `make < f` as words of `uniq`.
@@ -132,7 +132,7 @@ def document(node: Node) -> tuple[str, bool]:
     return body, not re.search(r"['\"\\]", start)
 
 
-def _escaped_blank(node: Node, raw: bytes) -> bool:
+def _has_escaped_blank(node: Node, raw: bytes) -> bool:
     """Returns True if a backslash stands between the parts: the grammar reads an escaped blank as a blank."""
     if node.type in ("string", "heredoc_body", "heredoc_redirect", "translated_string"):
         return False
@@ -159,7 +159,7 @@ def _unclear(node: Node, raw: bytes) -> bool:
     return any(text.lstrip("\t") == end for text in document(node)[0].splitlines())
 
 
-def _backquoted(node: Node) -> bool:
+def _has_backquotes(node: Node) -> bool:
     if node.type == "heredoc_redirect":
         body, expanded = document(node)
         return expanded and "`" in body
@@ -253,7 +253,7 @@ TROUBLES: Mapping[str, Callable[[Node, bytes], bool]] = {
         and bool(re.search(r"[\s;&|<>()\"'`]", re.sub(r"(?s)\\.", "", source(node))))
         and not (re.fullmatch(r"[ \w.,:/-]*", source(node)) and _is_within_string(node))
     ),
-    "a blank here may be part of a word": _escaped_blank,
+    "a blank here may be part of a word": _has_escaped_blank,
     "two words here may be one": lambda node, _: (
         node.is_named
         and node.parent is not None
@@ -267,7 +267,7 @@ TROUBLES: Mapping[str, Callable[[Node, bytes], bool]] = {
     "the end of this here-document is unclear": lambda node, raw: (
         node.type == "heredoc_redirect" and _unclear(node, raw)
     ),
-    "a command in backquotes cannot be read here": lambda node, _: _backquoted(node),
+    "a command in backquotes cannot be read here": lambda node, _: _has_backquotes(node),
     "a substitution here cannot be read": _split_expansion,
     "the shell may end this test at the end of its first line": lambda node, _: (
         node.type == "test_command" and "\n" in CONTINUED.sub(r"\1", source(node))

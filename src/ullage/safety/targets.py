@@ -32,7 +32,7 @@ MOST_NAMES = 20_000
 """Most names of a folder that are looked at for one that begins with a dash."""
 
 
-def written(target: Word, part: str, *, adds: bool, folders: Sequence[Path] | None) -> Verdict:
+def classify_write(target: Word, part: str, *, adds: bool, folders: Sequence[Path] | None) -> Verdict:
     """Classifies writing into `target`; `adds` is True if the present content is kept."""
     if not target.fixed and not re.match(r"[~/.\w]", target.text):
         return Verdict("unknown", "writes into a file that is not known before it runs", part)
@@ -41,11 +41,11 @@ def written(target: Word, part: str, *, adds: bool, folders: Sequence[Path] | No
         return Verdict(kind, f"writes into {target.text}, which {reason}", part)
     if not target.fixed:
         return Verdict("unknown", "writes into a file that is not known before it runs", part)
-    lost = None if adds else _lost([target], part, folders)
+    lost = None if adds else _check_overwrite([target], part, folders)
     return lost or Verdict("writes", f"{'adds to' if adds else 'writes'} {target.text}", part)
 
 
-def touched(name: str, rule: CommandRule, arguments: Arguments, scene: Scene) -> list[Verdict]:
+def classify_targets(name: str, rule: CommandRule, arguments: Arguments, scene: Scene) -> list[Verdict]:
     """Returns verdicts on the changed files that matter, and on those that exist and are overwritten."""
     keeps = not rule.keeps.isdisjoint([*arguments.names(), *_with_values(arguments)])
     found: list[Verdict] = []
@@ -55,14 +55,14 @@ def touched(name: str, rule: CommandRule, arguments: Arguments, scene: Scene) ->
         if arguments.texts()[: len(subcommands)] != subcommands:
             continue
         after = replace(arguments, operands=arguments.operands[len(subcommands) :])
-        chosen = _chosen(place, after)
+        chosen = _choose_arguments(place, after)
         found += _important(name, chosen, scene.part, adds=keeps and name in ("tee", "sponge"))
         if keeps or place == "touched":
             continue
         lost = (
-            _copied_over(after, scene.part, scene.facts.folders)
+            _check_copy(after, scene.part, scene.facts.folders)
             if place == "folder"
-            else _lost(chosen, scene.part, scene.facts.folders)
+            else _check_overwrite(chosen, scene.part, scene.facts.folders)
         )
         found += filter(None, [lost])
     return found
@@ -72,13 +72,13 @@ def _with_values(arguments: Arguments) -> list[str]:
     return [f"{given.name}={given.value.text}" for given in arguments.given if given.value]
 
 
-def _chosen(place: str, arguments: Arguments) -> list[Word]:
+def _choose_arguments(place: str, arguments: Arguments) -> list[Word]:
     """Returns the arguments that a rule means by `place`: an option's values, or operands by position."""
     operands = arguments.operands
     if place.startswith("-"):
         return [given.value for given in arguments.given if given.name == place and given.value]
     if place == "folder":
-        into = _chosen("-t", arguments) + _chosen("--target-directory", arguments)
+        into = _choose_arguments("-t", arguments) + _choose_arguments("--target-directory", arguments)
         return into or operands[-1:]
     return {"last": operands[-1:], "second": operands[1:2]}.get(place, operands)
 
@@ -95,9 +95,9 @@ def _important(name: str, chosen: Sequence[Word], part: str, *, adds: bool) -> l
     return found
 
 
-def changed(words: Sequence[Word], name: str, scene: Scene) -> list[Verdict]:
+def classify_changes(words: Sequence[Word], name: str, scene: Scene) -> list[Verdict]:
     """Returns verdicts on files that a command changes in place, as `sed -i` does."""
-    lost = _lost(words, scene.part, scene.facts.folders)
+    lost = _check_overwrite(words, scene.part, scene.facts.folders)
     return [*_important(name, words, scene.part, adds=False), *filter(None, [lost])]
 
 
@@ -113,28 +113,28 @@ def _matters(text: str, *, adds: bool) -> tuple[CommandClass | None, str]:
 # Files that exist ----------------------------------------------------------------------------------------
 
 
-def _copied_over(arguments: Arguments, part: str, folders: Sequence[Path] | None) -> Verdict | None:
+def _check_copy(arguments: Arguments, part: str, folders: Sequence[Path] | None) -> Verdict | None:
     """Returns a verdict if `cp`, `mv` or the like overwrites the target, or files in it."""
     operands = arguments.operands
     named = any(given.name in ("-t", "--target-directory") for given in arguments.given)
     sources = operands if named else operands[:-1]
-    target = next(iter(_chosen("folder", arguments)), None) if sources else None
+    target = next(iter(_choose_arguments("folder", arguments)), None) if sources else None
     if target is None or (":" in target.text.partition("/")[0]):  # the file is on another machine
         return None
     if folders is None:
-        return _lost([target], part, None)
+        return _check_overwrite([target], part, None)
     if not target.fixed or target.glob:
         return Verdict("unknown", "it may overwrite a file that is not known before it runs", part)
     if not any(_is_folder(_path(folder, target.text)) for folder in folders):
-        return _lost([target], part, folders)
+        return _check_overwrite([target], part, folders)
     inside = [
         replace(word, text=posixpath.join(target.text, posixpath.basename(word.text.rstrip("/"))))
         for word in sources
     ]
-    return _lost(inside, part, folders)
+    return _check_overwrite(inside, part, folders)
 
 
-def _lost(targets: Sequence[Word], part: str, folders: Sequence[Path] | None) -> Verdict | None:
+def _check_overwrite(targets: Sequence[Word], part: str, folders: Sequence[Path] | None) -> Verdict | None:
     """Returns a verdict on the first target that exists, or whose name is still unknown."""
     if any(target.text == FOUND for target in targets):
         return Verdict("destructive", "overwrites the files that are found", part)

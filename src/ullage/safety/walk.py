@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ullage.safety import targets
-from ullage.safety.arithmetic import CONSTANTS, evaluated
+from ullage.safety.arithmetic import CONSTANTS, find_unsafe_arithmetic
 from ullage.safety.code import sql
 from ullage.safety.commands import command, is_known
-from ullage.safety.parse import MOST, document, encoded, every, joined_line, parse, readings, trouble
+from ullage.safety.parse import MOST, document, encode_line, every, find_joined_line, parse, readings, trouble
 from ullage.safety.rules import table
 from ullage.safety.scene import Facts, Scene, Words
 from ullage.safety.shadows import classify_shadowed
@@ -70,24 +70,24 @@ def _line(text: str, facts: Facts, depth: int) -> Verdict:
         )
     walk = _Walk(facts, depth)
     found = list(_bomb(text))
-    raw = encoded(text)
+    raw = encode_line(text)
     with reading(raw):
         root = parse(text)
-        split = joined_line(root, raw)
+        split = find_joined_line(root, raw)
         if split is not None:
             halves = [raw[:split], raw[split + 1 :]]
             return worst(_line(half.decode("utf-8", "replace"), facts, depth + 1) for half in halves)
-        found += _broken(text) if root.has_error else ()
+        found += _check_unparsed(text) if root.has_error else ()
         for node in every(root):
             why = trouble(node, raw)
             if why:
                 found.append(Verdict("unknown", why, source(node) or text))
-            found += _hidden(node)
+            found += _find_hidden_code(node)
             if node.type in VISITS:
                 found += VISITS[node.type](node, walk)
         found += [
             Verdict("unknown", f"arithmetic may run code in {name}", source(node))
-            for node, name in evaluated(root)
+            for node, name in find_unsafe_arithmetic(root)
         ]
     return worst([*found, *_together(text, walk)])
 
@@ -111,7 +111,7 @@ def _together(text: str, walk: _Walk) -> Iterator[Verdict]:
             yield seen
 
 
-def _broken(text: str) -> Iterator[Verdict]:
+def _check_unparsed(text: str) -> Iterator[Verdict]:
     """Yields a verdict for a line that does not parse if it names a dangerous command."""
     words = re.split(r"[\s;&|(){}<>$`]+", re.sub(r"[\\'\"]", "", text))
     word = next((word for word in words if posixpath.basename(word) in table().telling), None)
@@ -125,7 +125,7 @@ def _bomb(text: str) -> Iterator[Verdict]:
         yield Verdict("destructive", f"{match[1]} starts itself endlessly", text)
 
 
-def _hidden(node: Node) -> Iterator[Verdict]:
+def _find_hidden_code(node: Node) -> Iterator[Verdict]:
     """Yields a verdict if a node has a substitution that the grammar read as plain letters."""
     if node.child_count or node.type in ("raw_string", "ansi_c_string", "comment", "$(", "`", "$(("):
         return
@@ -146,10 +146,10 @@ def _simple(words: Words, part: str, walk: _Walk, wrapped: int = 0) -> Verdict:
         line=lambda text: _line(text, walk.facts, walk.depth + 1),
         functions=frozenset(walk.functions) if wrapped == 0 else frozenset(),
     )
-    return classify_shadowed(words, scene, command(words, scene), partial(_expanded, walk))
+    return classify_shadowed(words, scene, command(words, scene), partial(_classify_alias, walk))
 
 
-def _expanded(walk: _Walk, name: str, text: str) -> Verdict:
+def _classify_alias(walk: _Walk, name: str, text: str) -> Verdict:
     """Classifies the text of an alias, in which bash does not replace its own name again."""
     left = {each: value for each, value in walk.facts.shadows.items() if each != name}
     return _line(text, replace(walk.facts, shadows=left), walk.depth + 1)
@@ -174,7 +174,7 @@ def _behind(redirect: Node) -> Words:
     return []
 
 
-def _redirected(node: Node, walk: _Walk) -> Iterator[Verdict]:
+def _check_redirected(node: Node, walk: _Walk) -> Iterator[Verdict]:
     extra = [word for child in node.children for word in _behind(child)]
     if not extra:
         return
@@ -202,13 +202,13 @@ def _redirect(node: Node, walk: _Walk) -> Iterator[Verdict]:
         if re.match(r"/dev/(tcp|udp)/", word.text):
             yield Verdict("unknown", "reads from the network", source(node))
         elif operator == "<>" and target.type != "process_substitution":
-            yield targets.written(word, source(node), adds=True, folders=walk.facts.folders)
+            yield targets.classify_write(word, source(node), adds=True, folders=walk.facts.folders)
         return
     if target.type == "process_substitution" or (operator == ">&" and re.fullmatch(r"\d+-?|-", word.text)):
         return
     if not operator.endswith(">>") and word.fixed and word.text in _read_words(node):
         yield Verdict("destructive", f"overwrites {word.text}, which it reads", source(node))
-    yield targets.written(word, source(node), adds=operator.endswith(">>"), folders=walk.facts.folders)
+    yield targets.classify_write(word, source(node), adds=operator.endswith(">>"), folders=walk.facts.folders)
 
 
 def _read_words(redirect: Node) -> list[str]:
@@ -284,7 +284,7 @@ def _assignment(node: Node, walk: _Walk) -> Iterator[Verdict]:
     elif table().special.fullmatch(label):
         yield Verdict("unknown", f"{label} changes what commands mean", source(node))
     if node.type == "variable_assignment":
-        yield from _quoted_code(node, walk)
+        yield from _find_quoted_code(node, walk)
 
 
 def _is_prefix(node: Node) -> bool:
@@ -311,7 +311,7 @@ def _exports(declaration: Node) -> bool:
     return first == "export" or any(re.match(r"-\w*x", each) for each in rest)
 
 
-def _quoted_code(node: Node, walk: _Walk) -> Iterator[Verdict]:
+def _find_quoted_code(node: Node, walk: _Walk) -> Iterator[Verdict]:
     """Yields a verdict for a substitution in single quotes: arithmetic or a prompt may evaluate it later."""
     _ = walk
     for each in every(node):
@@ -320,11 +320,11 @@ def _quoted_code(node: Node, walk: _Walk) -> Iterator[Verdict]:
 
 
 def _test(node: Node, walk: _Walk) -> Iterator[Verdict]:
-    yield from _quoted_code(node, walk)
+    yield from _find_quoted_code(node, walk)
     # The grammar reads `[[ a<(x) ]]` as a comparison, and bash as a process substitution.
     plain = [each for each in every(node) if each.type in ("process_substitution", *_QUOTED)]
     seen = [(each.start_byte, each.end_byte) for each in plain]
-    for match in re.finditer(rb"[<>]\(", encoded(source(node))):
+    for match in re.finditer(rb"[<>]\(", encode_line(source(node))):
         at = node.start_byte + match.start()
         if not any(start <= at < end for start, end in seen):
             yield Verdict("unknown", "a process substitution here cannot be read", source(node))
@@ -358,7 +358,7 @@ def _declaration(node: Node, walk: _Walk) -> Iterator[Verdict]:
             yield Verdict("unknown", f"{label} may change what commands do", source(node))
         elif equals and UNSEEN in label:
             yield Verdict("unknown", "a variable is set whose name is not known before it runs", source(node))
-    yield from _quoted_code(node, walk)
+    yield from _find_quoted_code(node, walk)
 
 
 def _expansion(node: Node, walk: _Walk) -> Iterator[Verdict]:
@@ -377,7 +377,7 @@ _QUOTED = ("ansi_c_string", "raw_string", "string")
 
 VISITS: Mapping[str, Callable[[Node, _Walk], Iterator[Verdict]]] = {
     "command": _command,
-    "redirected_statement": _redirected,
+    "redirected_statement": _check_redirected,
     "file_redirect": _redirect,
     "heredoc_redirect": _document,
     "herestring_redirect": _string,

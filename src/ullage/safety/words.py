@@ -82,10 +82,10 @@ def read(node: Node) -> Word:
         "variable_name": _plain,
         "raw_string": lambda node: Word(source(node)[1:-1]),
         "ansi_c_string": lambda node: Word(_ANSI.sub(_escape, source(node)[2:-1])),
-        "string": _quoted,
-        "concatenation": _joined,
-        "command_name": _joined,
-        "translated_string": _joined,
+        "string": _read_string,
+        "concatenation": _join_parts,
+        "command_name": _join_parts,
+        "translated_string": _join_parts,
         "process_substitution": _process,
     }
     return readers.get(node.type, _expansion)(node)
@@ -180,7 +180,7 @@ def _lists(bare: str) -> bool:
     return 0 <= start < end and ("," in bare[start:end] or ".." in bare[start:end])
 
 
-def _quoted(node: Node) -> Word:
+def _read_string(node: Node) -> Word:
     """Reads a double-quoted string, in which only some backslashes have a meaning."""
     text, fixed, code, splits = "", True, "", False
     for piece in _pieces(node):
@@ -208,7 +208,7 @@ def _pieces(node: Node) -> list[Node | str]:
     return [*found, raw[at : node.end_byte - 1].decode("utf-8", "replace")]
 
 
-def _joined(node: Node) -> Word:
+def _join_parts(node: Node) -> Word:
     children = [child for child in node.children if child.type != "$"]
     words = [read(child) for child in children]
     text = "".join(word.text for word in words)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
-def wrapped(name: str, words: Words, scene: Scene) -> Verdict:
+def classify_wrapped(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies the command that a wrapper runs, and the wrapper's own options."""
     wrapper = table().wrappers[name]
     inner, found = _strip(name, wrapper, words, scene)
@@ -58,7 +58,7 @@ def _strip(name: str, wrapper: Wrapper, words: Words, scene: Scene) -> tuple[Wor
                 found.append(scene.verdict("unknown", f"the value of {text} may be several words"))
             at += taken
         elif assignment and name in ("env", "sudo", "doas"):
-            found += _assigned(assignment[1], scene)
+            found += _check_assignment(assignment[1], scene)
             at += 1
         elif own:
             own -= 1
@@ -91,7 +91,7 @@ def _option(name: str, wrapper: Wrapper, word: Word, found: list[Verdict], scene
     return 1
 
 
-def _assigned(variable: str, scene: Scene) -> list[Verdict]:
+def _check_assignment(variable: str, scene: Scene) -> list[Verdict]:
     if table().harmless.fullmatch(variable):
         return []
     return [scene.verdict("unknown", f"{variable} changes what commands mean")]
@@ -108,14 +108,14 @@ def env(name: str, words: Words, scene: Scene) -> Verdict:
             )
         if not word.text.startswith("-") and not ASSIGNMENT.match(word.text):
             break
-    return wrapped(name, words, scene)
+    return classify_wrapped(name, words, scene)
 
 
 def command(name: str, words: Words, scene: Scene) -> Verdict:
     """Classifies `command`, which with -v only looks up a name."""
     if words and words[0].text in ("-v", "-V", "-pv", "-pV"):
         return scene.verdict("read-only", "command -v only looks a name up")
-    return wrapped(name, words, scene)
+    return classify_wrapped(name, words, scene)
 
 
 def xargs(name: str, words: Words, scene: Scene) -> Verdict:
@@ -169,11 +169,11 @@ def find(name: str, words: Words, scene: Scene) -> Verdict:
             found.append(scene.verdict("destructive", "find -delete deletes files"))
         elif text in ("-fprint", "-fprint0", "-fprintf", "-fls"):
             found.append(scene.verdict("writes", f"find {text} writes a file"))
-            found += targets.changed(words[at : at + 1], name, scene)
+            found += targets.classify_changes(words[at : at + 1], name, scene)
             at += 1
         elif text in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next((i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words))
-            found.append(_executed(text, words[at:end], scene))
+            found.append(_classify_exec(text, words[at:end], scene))
             at = end + 1
         elif known.taking(text) == NEXT:
             found += [
@@ -187,7 +187,7 @@ def find(name: str, words: Words, scene: Scene) -> Verdict:
     return worst(found)
 
 
-def _executed(action: str, words: Words, scene: Scene) -> Verdict:
+def _classify_exec(action: str, words: Words, scene: Scene) -> Verdict:
     """Classifies the command of `find -exec`; -execdir runs it in a folder that is not known."""
     inner = [
         Word(word.text.replace("{}", targets.FOUND), fixed=False) if "{}" in word.text else word
