@@ -9,7 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ullage.terminal.protocol import encoded, new_nonce
+from ullage.terminal.protocol import encode_text, new_nonce
 from ullage.terminal.user_terminal import read
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def ask_variables(bash: BashProcess, prefix: str) -> Answer:
 
 def _ask(bash: BashProcess, *question: str) -> Answer:
     nonce = new_nonce().encode()
-    if not bash.ask((nonce, *map(encoded, question))):
+    if not bash.ask((nonce, *map(encode_text, question))):
         return Answer()
     data, end = b"", time.monotonic() + LIMIT
     begin, done = b"\0%s\0" % nonce, b"\0end %s\0" % nonce
     while done not in data and (left := end - time.monotonic()) > 0:
         data += read(bash.turns.fileno(), within=max(1, int(1000 * left)))
-        if bash.ended() is not None:
+        if bash.poll_status() is not None:
             break
     _, _, answer = data.partition(begin)
     pid, _, rest = answer.partition(b"\0")

@@ -58,13 +58,13 @@ class BackgroundOutput:
             self._kept += data
             del self._kept[:-_MOST_KEPT]
 
-    def printed(self) -> bytes:
+    def take_output(self) -> bytes:
         """Returns the output since the last call; only its end if it is long."""
         with self._lock:
             data, self._kept = bytes(self._kept), bytearray()
         return data
 
-    def printed_lines(self) -> bytes:
+    def take_lines(self) -> bytes:
         """Returns the whole lines of the output since the last call; an unfinished line waits for its end."""
         with self._lock:
             end = self._kept.rfind(b"\n") + 1

@@ -118,7 +118,7 @@ class BashProcess:
             return not count
         return False
 
-    def ended(self) -> int | None:
+    def poll_status(self) -> int | None:
         """Returns the status of a bash that has ended, as bash itself would report it; None if it runs."""
         status = self.process.poll()
         return 128 - status if status is not None and status < 0 else status

@@ -132,7 +132,7 @@ class CommandExchange:
         """The status of the line, or of the bash that has ended with it."""
         if self._is_dropped:
             return INTERRUPTED
-        return self.report.status if self.report is not None else self.bash.ended() or 0
+        return self.report.status if self.report is not None else self.bash.poll_status() or 0
 
     def interrupt(self) -> None:
         """Sends the signal of Ctrl-C."""
@@ -187,7 +187,7 @@ class CommandExchange:
         self._take_rest()
         self.late = self._output.end()
         if bash.on_terminal:
-            self.typed = self._ahead.left(bash.output)
+            self.typed = self._ahead.take_unread(bash.output)
 
     def _register(self, poll: select.poll, keys: bool) -> None:
         bash = self.bash
@@ -203,7 +203,7 @@ class CommandExchange:
 
     def _is_over(self) -> bool:
         """Returns True at the end of the line; sends the line if bash waits for it."""
-        if self.report is not None or self.bash.ended() is not None:
+        if self.report is not None or self.bash.poll_status() is not None:
             return True
         if self.bash.idle and not self.pressed:
             self._tries += 1
@@ -302,7 +302,7 @@ def _signals(line: CommandExchange) -> Iterator[None]:
     def nothing(_: int, __: FrameType | None) -> None:
         """Ignores the signal: a stop concerns only the line."""
 
-    def sized(_: int, __: FrameType | None) -> None:
+    def resize_terminal(_: int, __: FrameType | None) -> None:
         if line.bash.on_terminal:
             resize(line.bash.output)
 
@@ -312,7 +312,7 @@ def _signals(line: CommandExchange) -> Iterator[None]:
         (signal.SIGQUIT, pass_on),
         (signal.SIGINT, pass_on),
         (signal.SIGTSTP, nothing),
-        (signal.SIGWINCH, sized),
+        (signal.SIGWINCH, resize_terminal),
     )
     before = [(number, signal.signal(number, handler)) for number, handler in handlers]
     try:

@@ -171,7 +171,7 @@ class Plain:
 
     def feed(self, text: str) -> None:
         """Takes the next piece of output; it may be split anywhere."""
-        text = self._ended(self._held + text)
+        text = self._hold_unfinished(self._held + text)
         if "\x1b" in text:
             text = _COLOUR.sub("", text)
         text = _NOISE.sub("", text.replace("\r\n", "\n"))
@@ -186,7 +186,7 @@ class Plain:
         self._screen.emit("\n".join(self._screen.lines))
         self._screen = PlainScreen(self._screen.emit)
 
-    def _ended(self, text: str) -> str:
+    def _hold_unfinished(self, text: str) -> str:
         """Returns the text up to an unfinished sequence at its end, which waits for the next piece."""
         self._held = ""
         at = max(text.rfind("\x1b"), len(text) - 1 if text.endswith("\r") else -1)

@@ -201,7 +201,7 @@ def start_text(fd: int, output: str, streams: str, *, files: tuple[str, str], ow
 def line_of(nonce: str, text: str) -> bytes:
     """Returns a line for the turn with this nonce."""
     end = _END if _SIMPLE.fullmatch(text) and _KEYWORDS.isdisjoint(text.split()) else b""
-    return b"run %s\0%s%s\0" % (nonce.encode(), encoded(text).replace(b"\0", b""), end)
+    return b"run %s\0%s%s\0" % (nonce.encode(), encode_text(text).replace(b"\0", b""), end)
 
 
 def question_of(nonce: str, fields: Sequence[bytes]) -> bytes:
@@ -214,7 +214,7 @@ def question_of(nonce: str, fields: Sequence[bytes]) -> bytes:
     return b"".join(each + b"\0" for each in parts)
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Returns the bytes of a typed text."""
     try:
         return os.fsencode(text)

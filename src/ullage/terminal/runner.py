@@ -27,7 +27,7 @@ from ullage.terminal.bash_process import start_bash
 from ullage.terminal.capture import Capture
 from ullage.terminal.exchange import INTERRUPTED, CommandExchange, OutputFilter
 from ullage.terminal.programs import names_in
-from ullage.terminal.protocol import Report, encoded
+from ullage.terminal.protocol import Report, encode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -80,7 +80,7 @@ class Runner:
         most_chars: int = 16_000,
         most_whole: int = 10_000_000,
     ) -> None:
-        self._bash, self._known = _found(shell, environ)
+        self._bash, self._known = _find_bash(shell, environ)
         self._cwd = cwd.absolute()
         self._environ: Mapping[str, str] = dict(environ)
         self._functions: Set[str] = frozenset()
@@ -140,12 +140,12 @@ class Runner:
 
     def show_jobs_output(self) -> None:
         """Writes the whole lines to stdout that background jobs have printed while no line ran."""
-        user_terminal.show(self._background.printed_lines())
+        user_terminal.show(self._background.take_lines())
 
     def open(self) -> None:
         """Starts bash and waits until it is ready; does nothing if it runs. Any thread can call this."""
         with self._starting:
-            status = None if self._process is None else self._process.ended()
+            status = None if self._process is None else self._process.poll_status()
             if self._process is not None and status is not None:
                 self._drop(self._process)
                 self._lost = self._tell_ended(status)
@@ -168,7 +168,7 @@ class Runner:
 
         self.open()
         self._background.pause()
-        write(self._background.printed())
+        write(self._background.take_output())
         ended, self._lost = self._lost, ""
         take(ended.encode())
         if (lost := self._leave_lost_directory()) is not None:
@@ -225,7 +225,7 @@ class Runner:
             return True
         checked = subprocess.run(  # noqa: S603 - bash only parses it
             [self._bash, "--norc", "--noprofile", "-n", "-O", "extglob"],
-            input=encoded(text) + b"\n",
+            input=encode_text(text) + b"\n",
             capture_output=True,
             env={"LC_ALL": "C"},
             check=False,
@@ -285,7 +285,7 @@ class Runner:
         shows = process.on_terminal and write is user_terminal.show
         if shows and capture.plain.moved:
             user_terminal.calm(alternate=capture.plain.alternate)
-        status = process.ended()
+        status = process.poll_status()
         if capture.plain.column and (shows or status is not None):
             (write if status is None else take)(b"\n")
         self._background.keep(done.late)
@@ -319,9 +319,9 @@ class Runner:
         files = tuple(
             str(each) if each is not None and each.is_file() else "" for each in (bashrc, self._startup)
         )
-        why = self._started(there, (files[0], files[1]))
+        why = self._start_process(there, (files[0], files[1]))
         if why and not self._is_closed:
-            failed = self._started(there, None)
+            failed = self._start_process(there, None)
             if failed:
                 raise ConfigurationError(f"bash does not start ({failed}): check {self._bash}")
             self._background.keep(
@@ -333,7 +333,7 @@ class Runner:
             self._settings = user_terminal.restore_lines(self._process.inside, None)
             self._background.begin(self._process.output)
 
-    def _started(self, there: Path, files: tuple[str, str] | None) -> str:
+    def _start_process(self, there: Path, files: tuple[str, str] | None) -> str:
         """Starts a bash and waits for its first report; returns the reason if none comes, otherwise empty."""
         process = start_bash(
             self._bash,
@@ -346,7 +346,7 @@ class Runner:
         )
         output = OutputFilter(self._background.keep, process.issued)
         end = time.monotonic() + self._limit
-        while process.ended() is None and time.monotonic() < end and not self._is_closed:
+        while process.poll_status() is None and time.monotonic() < end and not self._is_closed:
             output.feed(user_terminal.read(process.output))
             for event in process.events(within=_TICK):
                 if isinstance(event, Report):
@@ -358,7 +358,7 @@ class Runner:
                     return ""
         output.feed(user_terminal.read(process.output, within=_TICK))
         self._background.keep(output.end())
-        status = process.ended()
+        status = process.poll_status()
         process.kill()
         os.close(process.output)
         if status is not None:
@@ -398,7 +398,7 @@ def _own_folder() -> str:
     return next((str(each.absolute()) for each in places if _is_program(each / "ullage")), "")
 
 
-def _found(shell: str, environ: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+def _find_bash(shell: str, environ: Mapping[str, str]) -> tuple[str, frozenset[str]]:
     """Returns the path of bash, and the words that bash itself knows."""
     bash = shutil.which(shell, path=environ.get("PATH", os.defpath))
     ask = 'echo "${BASH_VERSINFO[@]:0:2}"; compgen -b; compgen -k'

@@ -42,7 +42,7 @@ class TypeAhead:
         self._given = False
         self._hidden = False
         self.unseen = False
-        """True if keys of `left` were typed into a program that takes single keys without echo."""
+        """True if keys of `take_unread` were typed into a program that takes single keys without echo."""
         self._whole = True
         """True if every line that was begun without echo is finished."""
         self.waiting = bytearray()
@@ -63,14 +63,14 @@ class TypeAhead:
             self._given = True
             del self.waiting[:count]
 
-    def left(self, master: int) -> str:
+    def take_unread(self, master: int) -> str:
         """Returns the text that no program has read, after the line's end; to be called once."""
         if not (self._given or self.waiting):
             return ""
         with contextlib.suppress(OSError, termios.error):  # gone, or in exclusive use by a program
             local = termios.tcgetattr(master)[3]
             secret = self._hidden or local & (termios.ECHO | termios.ICANON) == termios.ICANON
-            unread = self._taken() + bytes(self.waiting)
+            unread = self._read_pending() + bytes(self.waiting)
             if secret:
                 return ""
             text = unread.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
@@ -83,7 +83,7 @@ class TypeAhead:
             (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
         return int(count)
 
-    def _taken(self) -> bytes:
+    def _read_pending(self) -> bytes:
         """Returns all bytes in the pseudo-terminal, including an unfinished line."""
         taken = bytearray()
         poll = select.poll()
