@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.benches import new_bench, script
 from ullage import store
 from ullage.errors import ConfigurationError
-from ullage.session.allowances import COMMAND, TOOL, allowed_tools, keep_allowance, list_allowances
+from ullage.session.allowances import COMMAND, TOOL, keep_allowance, list_allowances, list_allowed_tools
 from ullage.shell import goal, offers
 from ullage.shell.approval import ROWS, SHOW
 from ullage.shell.commands import command_named
@@ -197,8 +197,8 @@ def test_what_is_allowed_for_good_is_listed_and_taken_back(open_shell: Open) -> 
     assert shell.workplace.offer("touch other", offers.CHOICES) == RUN
     asyncio.run(run(shell.workplace, "forget 9"))
     assert "no entry has that number" in shown_on(screen)
-    assert allowed_tools(shell.chat.kept.preferences, "npx files .") == {"files__read"}
-    assert allowed_tools(shell.chat.kept.preferences, "npx other .") == set()
+    assert list_allowed_tools(shell.chat.kept.preferences, "npx files .") == {"files__read"}
+    assert list_allowed_tools(shell.chat.kept.preferences, "npx other .") == set()
     asyncio.run(run(shell.workplace, "clear"))
     assert list_allowances(shell.chat.kept.preferences) == []
 

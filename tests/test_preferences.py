@@ -16,7 +16,7 @@ from ullage.session.preferences import (
     Allowance,
     Preference,
     TreeChoice,
-    trusted_content,
+    make_trust_preference,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ROWS: list[tuple[Preference[Any], Any]] = [
     (ROLLING_CONTEXT, False),
     (PROJECT_TREES, {"/harbour": TreeChoice(depth=2), "/quay": TreeChoice(off=True)}),
     (ALLOWANCES, (Allowance(1, "command", "touch new", "/harbour", "/harbour"),)),
-    (trusted_content(Path("/harbour/.ullage.toml")), "c0ffee"),
+    (make_trust_preference(Path("/harbour/.ullage.toml")), "c0ffee"),
 ]
 
 

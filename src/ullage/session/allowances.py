@@ -57,7 +57,7 @@ def allows_command(preferences: PreferenceStore, command: str, folder: Path) -> 
     return any(each[1:] == wanted for each in list_allowances(preferences))
 
 
-def allowed_tools(preferences: PreferenceStore, server: str) -> set[str]:
+def list_allowed_tools(preferences: PreferenceStore, server: str) -> set[str]:
     """Returns the allowed tools of the server with this command or address."""
     return {each.text for each in list_allowances(preferences) if each.kind == TOOL and each.origin == server}
 

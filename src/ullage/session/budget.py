@@ -36,13 +36,13 @@ def describe_limit(bounds: Bounds, configured: int | None) -> str:
     if not is_window_known(bounds.target, bounds.window):
         if bounds.limit == (configured or UNKNOWN_WINDOW):
             return _without_window(bounds, configured)
-        return _lowered(bounds)
+        return _describe_lowered_limit(bounds)
     budget = _budget_of(bounds)
     if bounds.limit == configured:
         window = f"a window of {budget.context_window:,} tokens"
         return f"limit: context.token_budget = {configured:,}, in {window}"
     if bounds.limit < budget.max_input:
-        return _lowered(bounds)
+        return _describe_lowered_limit(bounds)
     if budget.max_input < budget.context_window - budget.reserve:
         return f"limit: the most input tokens of a window of {budget.context_window:,}"
     return f"limit: a window of {budget.context_window:,} tokens less {budget.reserve:,} for the answer"
@@ -64,5 +64,5 @@ def _without_window(bounds: Bounds, configured: int | None) -> str:
     )
 
 
-def _lowered(bounds: Bounds) -> str:
+def _describe_lowered_limit(bounds: Bounds) -> str:
     return f"limit: {bounds.limit:,} tokens, lowered when the server refused a longer request"

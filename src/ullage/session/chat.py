@@ -116,7 +116,7 @@ class ChatSession:
         model: str | None = None,
     ) -> ChatSession:
         """Opens a session with a new conversation, or with the one whose name begins with `session`."""
-        found = uuid.uuid4().hex if session is None else named(kept, session)
+        found = uuid.uuid4().hex if session is None else find_session(kept, session)
         chosen = choose_model(settings, kept.preferences, model).model
         options = SessionOptions(session=found, project=cwd.name)
         open_model = await open_session_model(chosen, settings, kept, environ, options)
@@ -167,7 +167,7 @@ class ChatSession:
 
     def resume(self, session: str) -> None:
         """Switches to the conversation whose name begins with `session`; the model stays the same."""
-        self._change_to(named(self.kept, session))
+        self._change_to(find_session(self.kept, session))
 
     def begin(self) -> None:
         """Begins a new conversation; the store keeps the previous one."""
@@ -332,7 +332,7 @@ class ChatSession:
                 if not self.context.waiting:
                     return
                 for call in calls_of(self.context.turns[-1]):
-                    yield await self._called(
+                    yield await self._call_tool(
                         call["id"], call["function"]["name"], arguments_text(call), allow
                     )
             yield CallsStopped(MOST_STEPS)
@@ -344,7 +344,7 @@ class ChatSession:
         with suppress(StoreError), limit_waiting(GRACE):
             self.context.interrupt()
 
-    async def _called(self, identity: str, name: str, arguments: str, allow: Allow) -> ToolCalled:
+    async def _call_tool(self, identity: str, name: str, arguments: str, allow: Allow) -> ToolCalled:
         own = name == RECALL_TOOL["function"]["name"]
         allowed = own or await allow(name, arguments)
         if not allowed:
@@ -361,7 +361,7 @@ class ChatSession:
         return ToolCalled(name, arguments, result, allowed)
 
 
-def named(kept: Store, beginning: str) -> str:
+def find_session(kept: Store, beginning: str) -> str:
     """Returns the name of the only conversation that begins with `beginning`; if empty, of the latest one.
 
     Raises ConfigurationError if no conversation or more than one begins so.

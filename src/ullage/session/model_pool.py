@@ -176,12 +176,12 @@ class ModelPool:
     async def get(self, model: ModelSettings) -> OpenModel:
         """Returns a model; opens it first if necessary."""
         if model.name not in self._open:
-            self._open[model.name] = await self._opened(model)
+            self._open[model.name] = await self._open_model(model)
         return self._open[model.name]
 
     async def open_for_other_loop(self, model: ModelSettings, closing: AsyncExitStack) -> OpenModel:
         """Opens a model for another event loop with its own client; `closing` closes its connection."""
-        open_model = await self._opened(model)
+        open_model = await self._open_model(model)
         if not model.runs_here:
             closing.push_async_callback(open_model.close)
         return open_model
@@ -209,7 +209,7 @@ class ModelPool:
             for provider in {id(each): each for each in providers}.values():
                 closing.push_async_callback(provider.close)
 
-    async def _opened(self, model: ModelSettings) -> OpenModel:
+    async def _open_model(self, model: ModelSettings) -> OpenModel:
         if not model.runs_here:
             return await open_model_for(
                 model,

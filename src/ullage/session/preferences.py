@@ -112,6 +112,6 @@ ALLOWANCES: Preference[tuple[Allowance, ...]] = Preference(
 """Commands and tools that run without asking the user."""
 
 
-def trusted_content(path: Path) -> Preference[str | None]:
+def make_trust_preference(path: Path) -> Preference[str | None]:
     """Returns the preference with the SHA-256 of a project file's trusted content; None if not trusted."""
     return Preference(f"trusted:{path}", None, _text, lambda sha256: sha256)

@@ -45,20 +45,20 @@ class SavedExchange(NamedTuple):
 def note_folder(kept: Store, session: str, folder: Path) -> None:
     """Remembers the folder in which a conversation is continued."""
 
-    def noted(folders: Mapping[str, str]) -> Mapping[str, str]:
+    def add_folder(folders: Mapping[str, str]) -> Mapping[str, str]:
         others = {name: place for name, place in folders.items() if name != session}
         return dict([*others.items(), (session, str(folder))][-MOST_FOLDERS:])
 
-    FOLDERS.update(kept.preferences, noted)
+    FOLDERS.update(kept.preferences, add_folder)
 
 
 def list_talks(kept: Store, most: int = 20) -> list[SavedTalk]:
     """Returns the latest conversations, the latest first."""
     folders = FOLDERS.get(kept.preferences)
-    return [_listed(kept, session, folders) for session in kept.sessions(most)]
+    return [_read_talk(kept, session, folders) for session in kept.sessions(most)]
 
 
-def _listed(kept: Store, session: Session, folders: Mapping[str, str]) -> SavedTalk:
+def _read_talk(kept: Store, session: Session, folders: Mapping[str, str]) -> SavedTalk:
     state = None if session.damaged else _state(kept, session.id)
     turns = None if state is None else len(state.turns)
     return SavedTalk(session.id, session.title, folders.get(session.id, ""), turns, session.updated)

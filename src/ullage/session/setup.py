@@ -35,7 +35,7 @@ class SessionOptions:
     cap_at_dollars: Decimal | str | None = None
     """Cap on the cost of the session, in US dollars."""
 
-    def named(self) -> SessionOptions:
+    def with_session(self) -> SessionOptions:
         """Returns these options with a session name; creates a new name if it is missing."""
         return self if self.session else replace(self, session=uuid.uuid4().hex)
 
@@ -82,7 +82,7 @@ async def open_single_turn(
     system_prompt: str,
 ) -> AsyncIterator[SingleTurn]:
     """Opens a model for one question and closes it at the end; the settings limit the conversation."""
-    named = options.named()
+    named = options.with_session()
     open_model = await open_session_model(model, settings, kept, environ, named)
     try:
         context = resume_context(

@@ -58,7 +58,7 @@ class SummaryWriter:
         if SUMMARIZE not in self._settings.routing.models:
             return None
         most = self._settings.context.max_summary_chars
-        return Summarizer(partial(self._written, meter), most, start=self._start)
+        return Summarizer(partial(self._write_notes, meter), most, start=self._start)
 
     def break_off(self) -> None:
         """Cancels a summary that is being written; when this returns, its cost is booked."""
@@ -76,7 +76,7 @@ class SummaryWriter:
             self._thread = _SummaryThread(self._settings, self._pool)
         return self._thread.start(writing)
 
-    async def _written(self, meter: Meter, prior: str | None, turns: Sequence[Message] | None) -> str:
+    async def _write_notes(self, meter: Meter, prior: str | None, turns: Sequence[Message] | None) -> str:
         """Returns the notes that the model writes; runs on the thread's event loop."""
         assert self._thread is not None  # noqa: S101 - this runs on that thread
         open_model = await self._thread.open_model()

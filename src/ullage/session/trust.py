@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ullage.config import load
-from ullage.session.preferences import trusted_content
+from ullage.session.preferences import make_trust_preference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def trust_in(preferences: PreferenceStore) -> Callable[[Path, str], bool]:
     """Returns a function for `load` that returns True if a file with this content is trusted."""
-    return lambda path, sha256: trusted_content(path).get(preferences) == sha256
+    return lambda path, sha256: make_trust_preference(path).get(preferences) == sha256
 
 
 def trust(preferences: PreferenceStore, path: Path, sha256: str | None) -> None:
     """Saves that a file with this content is trusted; None withdraws the trust."""
-    trusted_content(path).set(preferences, sha256)
+    make_trust_preference(path).set(preferences, sha256)
 
 
 def load_trusted(

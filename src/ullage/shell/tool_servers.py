@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ullage.fitting.pieces import HANDLE_LENGTH, letters_of
 from ullage.patience import patiently
-from ullage.session.allowances import TOOL, allowed_tools, keep_allowance
+from ullage.session.allowances import TOOL, keep_allowance, list_allowed_tools
 from ullage.shell.approval import approve
 from ullage.shell.confirmation import FOR_GOOD
 from ullage.shell.screen import NO, YES
@@ -39,7 +39,7 @@ class ToolServers:
         spec = spec_for(name, target, self._chat.settings.mcp, environ)
         if self._servers is None:
             self._servers = Servers(kept=self._keep)
-        self._servers.allow(spec.name, allowed_tools(self._chat.kept.preferences, spec.target))
+        self._servers.allow(spec.name, list_allowed_tools(self._chat.kept.preferences, spec.target))
         await self._servers.connect(spec)
         self.send()
 
