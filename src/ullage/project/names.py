@@ -21,7 +21,7 @@ def show(name: str) -> str:
     """Returns the name on one line; quoted and escaped if it could be mistaken for other text."""
     is_fence = disarm(name, IN_SYSTEM) != name
     plain = name.isprintable() and not is_fence and not _MISLEADING.search(name)
-    pieces = [*name] if plain else [_escaped(character) for character in name]
+    pieces = [*name] if plain else [_escape_character(character) for character in name]
     if is_fence:
         pieces = ["\\x5b" if piece == "[" else piece for piece in pieces]
     if sum(map(len, pieces)) > NAME_CHARS:
@@ -31,7 +31,7 @@ def show(name: str) -> str:
     return text if plain else f'"{text}"'
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in '"\\':
         return "\\" + character
     # Control characters, line separators, invisible and bidirectional marks and lone surrogates are escaped.

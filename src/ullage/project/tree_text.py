@@ -130,7 +130,8 @@ class _Drawing:
         for most in range(self.options.max_in_folder, 0, -1):
             if sum(min(most, len(listing.entries)) for _, listing in read) > allowed:
                 continue
-            if sum(line.cost for node, listing in read for line in _shown(node, listing, most)) <= self.room:
+            lines = (line for node, listing in read for line in _make_nodes(node, listing, most))
+            if sum(line.cost for line in lines) <= self.room:
                 return most
         return 0
 
@@ -139,7 +140,7 @@ class _Drawing:
             if most < self.options.max_in_folder:
                 self.left_out += max(0, len(listing.entries) - most)
             if most:
-                node.below = _shown(node, listing, most)
+                node.below = _make_nodes(node, listing, most)
                 self.entries += sum(line.entry for line in node.below)
                 self.room -= sum(line.cost for line in node.below)
         if not most:
@@ -170,7 +171,7 @@ def _entries(number: int) -> str:
     return "entry" if number == 1 else "entries"
 
 
-def _shown(node: _Node, listing: Listing, most: int) -> list[_Node]:
+def _make_nodes(node: _Node, listing: Listing, most: int) -> list[_Node]:
     """Returns the lines for a folder's first entries, and one for the rest.
 
     If they do not all fit, files get up to half of the lines.
