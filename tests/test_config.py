@@ -25,7 +25,7 @@ from ullage.config.keys import CONFIRM, FIXED_CATEGORIES, ROWS, SECTIONS, below,
 from ullage.config.kinds import KINDS
 from ullage.config.lines import lines_of
 from ullage.config.named_keys import APIS
-from ullage.config.problems import dotted, quoted
+from ullage.config.problems import join_key, quote_text
 from ullage.config.writer import initial, public, toml_of, write_initial
 from ullage.context import Compress, Context
 from ullage.errors import ConfigurationError
@@ -294,10 +294,10 @@ trees = st.recursive(
 def toml(value: Any) -> str:
     """Any value as TOML."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{quoted(key)} = {toml(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{quote_text(key)} = {toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
-    return quoted(value) if isinstance(value, str) else str(value).lower()
+    return quote_text(value) if isinstance(value, str) else str(value).lower()
 
 
 @given(found=st.dictionaries(st.sampled_from([row.name for row in ROWS]), trees, max_size=6))
@@ -458,7 +458,7 @@ def found(
 
 
 def written(settings: Settings) -> str:
-    return "".join(f"{dotted(path)} = {toml_of(value, row)}\n" for row, path, value in entries(settings))
+    return "".join(f"{join_key(path)} = {toml_of(value, row)}\n" for row, path, value in entries(settings))
 
 
 @given(values=found())

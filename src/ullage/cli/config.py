@@ -113,12 +113,12 @@ def _init(options: Namespace) -> int:
 
 def _show(options: Namespace) -> int:
     from ullage.config.builder import entries
-    from ullage.config.problems import dotted
+    from ullage.config.problems import join_key
     from ullage.config.writer import public
 
     settings = _loaded(options)
     for row, path, value in entries(settings):
-        key, text, source = dotted(path), public(value, row), settings.source(*path)
+        key, text, source = join_key(path), public(value, row), settings.source(*path)
         if options.json:
             _print_json({"key": key, "value": text, "source": source})
         else:
@@ -278,12 +278,12 @@ def _as_if_trusted(path: Path, options: Namespace) -> tuple[Settings, bytes]:
 
 def _print_sources(settings: Settings, path: Path) -> None:
     from ullage.config.builder import entries
-    from ullage.config.problems import dotted, show_path
+    from ullage.config.problems import join_key, show_path
     from ullage.config.writer import public
 
     for row, key, value in entries(settings):
         if settings.source(*key).startswith(f"{show_path(path)}:"):
-            _print(f"  {dotted(key)} = {public(value, row)}")
+            _print(f"  {join_key(key)} = {public(value, row)}")
 
 
 def _print_problems(options: Namespace, problems: Iterable[Problem]) -> None:

@@ -12,7 +12,7 @@ from ullage.config.changes import parse_key, set_key, unset_key, value_of
 from ullage.config.documents import Document, config_path, read_file
 from ullage.config.keys import find
 from ullage.config.loader import preview
-from ullage.config.problems import dotted, show_path
+from ullage.config.problems import join_key, show_path
 from ullage.config.writer import initial, public, replace_file
 from ullage.errors import ConfigurationError
 from ullage.extras import require
@@ -115,11 +115,11 @@ def _print_value(settings: Settings, path: tuple[str, ...]) -> None:
     row = find(path)
     for each, key, value in entries(settings):
         if key == path and row is not None:
-            _say(f"{f'{dotted(path)} = {public(value, each)}':<56}  # {settings.source(*path)}")
+            _say(f"{f'{join_key(path)} = {public(value, each)}':<56}  # {settings.source(*path)}")
             if row.variable is not None and os.environ.get(row.variable):
                 _complain(f"the variable {row.variable} overrides your file in this terminal")
             return
-    _say(f"{dotted(path)} is no longer set")
+    _say(f"{join_key(path)} is no longer set")
 
 
 def _complain(text: str) -> None:

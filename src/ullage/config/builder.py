@@ -57,7 +57,7 @@ def build(values: Mapping[KeyPath, Any], tables: Iterable[KeyPath] = (), **more:
     `tables` are the tables with names of the user, such as `models.fast`, which exist even if they are empty.
     """
     known = dict.fromkeys((*values, *tables))
-    parts = {RENAMED.get(part, part): _made(values, known, (part,), (part,)) for part in below(())}
+    parts = {RENAMED.get(part, part): _build_value(values, known, (part,), (part,)) for part in below(())}
     return Settings(**parts, plain_model=plain_model(""), **more)
 
 
@@ -68,11 +68,11 @@ def defaults() -> Settings:
 
 def plain_model(name: str) -> ModelSettings:
     """Returns the settings of a model that is not configured."""
-    made: ModelSettings = _made({}, {}, ("models", name), ("models", "<name>"))
+    made: ModelSettings = _build_value({}, {}, ("models", name), ("models", "<name>"))
     return made
 
 
-def _made(
+def _build_value(
     values: Mapping[KeyPath, Any], known: Mapping[KeyPath, None], path: KeyPath, pattern: KeyPath
 ) -> Any:
     """Returns a value, a mapping by names of the user, or a section, as the path requires."""
@@ -85,9 +85,9 @@ def _made(
         names = dict.fromkeys(
             each[len(path)] for each in known if len(each) > len(path) and each[: len(path)] == path
         )
-        named = {name: _made(values, known, (*path, name), (*pattern, inside[0])) for name in names}
+        named = {name: _build_value(values, known, (*path, name), (*pattern, inside[0])) for name in names}
         return MappingProxyType(named)
-    parts = {part: _made(values, known, (*path, part), (*pattern, part)) for part in inside}
+    parts = {part: _build_value(values, known, (*path, part), (*pattern, part)) for part in inside}
     if pattern[-1].startswith("<"):
         parts["name"] = path[-1]
     return CLASSES[pattern](**parts)

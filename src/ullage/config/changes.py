@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.config import kinds
 from ullage.config.documents import unknown
 from ullage.config.keys import below, find
-from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted
+from ullage.config.problems import InvalidSettings, Problem, Wrong, join_key
 from ullage.config.writer import toml_of
 from ullage.errors import ConfigurationError
 
@@ -102,7 +102,7 @@ def unset_key(text: str, path: Keys) -> str:
     for part in path[:-1]:
         there = there.get(part, {}) if isinstance(there, dict) else {}
     if not isinstance(there, dict) or path[-1] not in there:
-        raise ConfigurationError(f"{dotted(path)} is not set in this file")
+        raise ConfigurationError(f"{join_key(path)} is not set in this file")
     del there[path[-1]]
     return _first((_delete,), text, path, "", wanted)
 
@@ -112,12 +112,12 @@ def _first(changes: tuple[Change, ...], text: str, path: Keys, value: str, wante
     for change in changes:
         changed = change(text, path, value)
         try:
-            if _pruned(_data(changed)) == _pruned(wanted):
+            if _drop_empty_tables(_data(changed)) == _drop_empty_tables(wanted):
                 return changed
         except tomllib.TOMLDecodeError:
             continue
     raise ConfigurationError(
-        f"{dotted(path)} cannot be changed in this file without changing more. Run: ullage config edit"
+        f"{join_key(path)} cannot be changed in this file without changing more. Run: ullage config edit"
     )
 
 
@@ -134,11 +134,11 @@ def _with(data: dict[str, Any], path: Keys, value: object) -> dict[str, Any]:
     return made
 
 
-def _pruned(value: Any) -> Any:
+def _drop_empty_tables(value: Any) -> Any:
     """Returns the data without empty tables, which may come and go with their keys."""
     if not isinstance(value, dict):
         return value
-    inner = {name: _pruned(each) for name, each in value.items()}
+    inner = {name: _drop_empty_tables(each) for name, each in value.items()}
     return {name: each for name, each in inner.items() if each != {}}
 
 
@@ -163,10 +163,10 @@ def _replace(text: str, path: Keys, value: str) -> str:
 def _uncomment(text: str, path: Keys, value: str) -> str:
     """Replaces the commented line of a key in its table."""
     lines = text.split("\n")
-    commented = re.compile(rf"#[ \t]?{re.escape(dotted(path[-1:]))}[ \t]*=")
+    commented = re.compile(rf"#[ \t]?{re.escape(join_key(path[-1:]))}[ \t]*=")
     for number in _section(lines, path[:-1]):
         if commented.match(lines[number]):
-            lines[number] = f"{dotted(path[-1:])} = {value}"
+            lines[number] = f"{join_key(path[-1:])} = {value}"
             break
     return "\n".join(lines)
 
@@ -180,7 +180,7 @@ def _insert(text: str, path: Keys, value: str) -> str:
     at = section.stop
     while at > section.start and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
         at -= 1
-    lines.insert(at, f"{dotted(path[-1:])} = {value}")
+    lines.insert(at, f"{join_key(path[-1:])} = {value}")
     return "\n".join(lines)
 
 
@@ -188,7 +188,7 @@ def _append(text: str, path: Keys, value: str) -> str:
     """Adds the table with the key at the end."""
     *table, name = path
     before = f"{text.rstrip()}\n\n" if text.strip() else ""
-    return f"{before}[{dotted(table)}]\n{dotted([name])} = {value}\n" if table else text
+    return f"{before}[{join_key(table)}]\n{join_key([name])} = {value}\n" if table else text
 
 
 def _assign(text: str, path: Keys, value: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.config import kinds
 from ullage.config.keys import ROWS, below, find
 from ullage.config.lines import lines_of
-from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted, show_path, shown
+from ullage.config.problems import InvalidSettings, Problem, Wrong, join_key, show_path, show_value
 from ullage.errors import ConfigurationError
 from ullage.extras import require
 
@@ -65,7 +65,7 @@ def config_path(environ: Mapping[str, str]) -> Path:
     """Returns the path of the user's file, which may not exist."""
     named = environ.get(VARIABLE)
     if named:
-        return _expanded(named, environ)
+        return _expand_home(named, environ)
     base = environ.get("XDG_CONFIG_HOME", "")
     if os.path.isabs(base):  # noqa: PTH117 - a text of the environment
         return Path(base) / "ullage" / "config.toml"
@@ -75,7 +75,7 @@ def config_path(environ: Mapping[str, str]) -> Path:
     return platformdirs.user_config_path("ullage") / "config.toml"
 
 
-def _expanded(name: str, environ: Mapping[str, str]) -> Path:
+def _expand_home(name: str, environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if home and (name == "~" or name.startswith("~/")):
         return Path(home) / name[2:]
@@ -122,7 +122,7 @@ def check(document: Document) -> FoundValues:
     """Returns the values of a file by key, and all problems in it."""
     found = FoundValues()
     try:
-        data, text = _parsed(document)
+        data, text = _parse_document(document)
     except InvalidSettings as error:
         found.problems += error.problems
         return found
@@ -130,7 +130,7 @@ def check(document: Document) -> FoundValues:
     return found
 
 
-def _parsed(document: Document) -> tuple[dict[str, Any], str]:
+def _parse_document(document: Document) -> tuple[dict[str, Any], str]:
     place = show_path(document.path)
     try:
         text = document.content.decode("utf-8-sig").replace("\r\n", "\n")
@@ -190,7 +190,9 @@ class _Check:
                 self.found.sources[path] = self._place(path)
             self.table(value, path)
         else:
-            self._problem(path, f"must be a table, which begins with [{dotted(path)}], not {shown(value)}")
+            self._problem(
+                path, f"must be a table, which begins with [{join_key(path)}], not {show_value(value)}"
+            )
 
     def _value(self, path: Keys, value: object, row: Any) -> None:
         try:
@@ -213,10 +215,10 @@ def unknown(path: Keys) -> str:
     table, name = path[:-1], path[-1]
     beside = difflib.get_close_matches(name, [each for each in below(table) if each[0] != "<"], 1, 0.6)
     if beside:
-        return f"unknown key; did you mean {dotted((*table, beside[0]))}?"
+        return f"unknown key; did you mean {join_key((*table, beside[0]))}?"
     ends = {row.path[-1]: row.name for row in reversed(ROWS) if row.path[-1][0] != "<"}
     elsewhere = difflib.get_close_matches(name, list(ends), 1, 0.8)
     if elsewhere:
         return f"unknown key; did you mean {ends[elsewhere[0]]}?"
-    whole = difflib.get_close_matches(dotted(path), [row.name for row in ROWS], 1, 0.8)
+    whole = difflib.get_close_matches(join_key(path), [row.name for row in ROWS], 1, 0.8)
     return f"unknown key; did you mean {whole[0]}?" if whole else "unknown key"

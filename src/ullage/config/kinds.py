@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ullage.broker.embedded_info import runs_here
-from ullage.config.problems import Wrong, shown
+from ullage.config.problems import Wrong, show_value
 from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def allowed(row: KeyRow) -> str:
 
 
 def _wrong(value: object, row: KeyRow) -> Wrong:
-    return Wrong(f"must be {allowed(row)}, not {shown(value)}")
+    return Wrong(f"must be {allowed(row)}, not {show_value(value)}")
 
 
 def _whole(value: object, row: KeyRow) -> int:
@@ -202,7 +202,8 @@ def _endpoint(value: object, row: KeyRow) -> str:
     if ALIASES.get(text.lower(), text.lower()) not in PROVIDERS:
         known = ", ".join(PROVIDERS)
         raise Wrong(
-            f"must be a provider ({known}) or an address such as http://127.0.0.1:8080/v1, not {shown(text)}"
+            f"must be a provider ({known}) or an address such as http://127.0.0.1:8080/v1, "
+            f"not {show_value(text)}"
         )
     return text
 

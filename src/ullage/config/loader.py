@@ -18,7 +18,7 @@ from ullage.config.builder import build
 from ullage.config.documents import FoundValues, check, config_path, read_file
 from ullage.config.keys import FIXED_CATEGORIES, SECTIONS, variables
 from ullage.config.overlay import find_overlay, lay_over
-from ullage.config.problems import InvalidSettings, Problem, Wrong, dotted, show_path
+from ullage.config.problems import InvalidSettings, Problem, Wrong, join_key, show_path
 from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def load(
         notices=(*notices, *_unsafe(build(found.values, found.tables))),
         files=tuple(files),
     )
-    problems = [*found.problems, *_combined_problems(settings, found)]
+    problems = [*found.problems, *_check_combinations(settings, found)]
     if problems:
         raise InvalidSettings(problems)
     return settings
@@ -85,7 +85,7 @@ def preview(document: Document, environ: Mapping[str, str]) -> tuple[Settings, l
     found = check(document)
     _add_environment(found, environ)
     settings = build(found.values, found.tables, sources=MappingProxyType(found.sources))
-    return settings, [*found.problems, *_combined_problems(settings, found)]
+    return settings, [*found.problems, *_check_combinations(settings, found)]
 
 
 def store_url(path: Path | str | None, environ: Mapping[str, str]) -> str | None:
@@ -159,7 +159,7 @@ def _unknown_variable(variable: str, known: Mapping[str, object]) -> str:
 # Problems of several values together
 
 
-def _combined_problems(settings: Settings, found: FoundValues) -> Iterator[Problem]:
+def _check_combinations(settings: Settings, found: FoundValues) -> Iterator[Problem]:
     """Yields problems of values that are valid alone but not together; skips tables with other problems."""
     wrong = {problem.path[:2] for problem in found.problems}
 
@@ -210,8 +210,8 @@ def _routing_problems(settings: Settings) -> Iterator[tuple[Keys, str]]:
                 f"a rule cannot choose this category: {FIXED_CATEGORIES[category]}",
             )
         elif category not in {*routing.models, *routing.system_prompts}:
-            model = dotted(("routing", "models", category))
-            prompt = dotted(("routing", "system_prompts", category))
+            model = join_key(("routing", "models", category))
+            prompt = join_key(("routing", "system_prompts", category))
             yield (
                 ("routing", "rules", category),
                 f"the category has no model and no prompt: set {model} or {prompt}",

@@ -28,7 +28,7 @@ class Problem(NamedTuple):
     @property
     def key(self) -> str:
         """The key with dots, as in a file."""
-        return dotted(self.path)
+        return join_key(self.path)
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (self.source, self.key, self.text)))
@@ -46,17 +46,17 @@ class Wrong(Exception):  # noqa: N818 - it never leaves the package
     """A value is invalid for its key; the message has the reason, and shows no value that may be secret."""
 
 
-def dotted(path: Iterable[str]) -> str:
+def join_key(path: Iterable[str]) -> str:
     """Returns a key with dots; quotes the parts that TOML requires in quotes."""
-    return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
+    return ".".join(part if _BARE.fullmatch(part) else quote_text(part) for part in path)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Returns a text as a TOML string on one line; escapes characters that are not printable."""
-    return f'"{"".join(map(_escaped, text))}"'
+    return f'"{"".join(map(_escape_character, text))}"'
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     if character.isprintable():
@@ -66,10 +66,10 @@ def _escaped(character: str) -> str:
     )
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Returns the short form of an invalid value; only the length of a text that may be a secret."""
     if isinstance(value, str):
-        return f"a text of {len(value)} characters" if looks_secret(value) else quoted(_cut(value))
+        return f"a text of {len(value)} characters" if looks_secret(value) else quote_text(_cut(value))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

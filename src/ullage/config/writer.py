@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.config.keys import ROWS, SECTIONS
 from ullage.config.kinds import allowed
-from ullage.config.problems import dotted, looks_secret, quoted
+from ullage.config.problems import join_key, looks_secret, quote_text
 from ullage.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ HEAD = """\
 def toml_of(value: Any, row: KeyRow | None = None, *, hides: Callable[[str], bool] | None = None) -> str:
     """Returns a value as TOML; None as the key's word for it, and `HIDDEN` for texts that `hides` selects."""
     if value is None:
-        return quoted((row.word if row else None) or "none")
+        return quote_text((row.word if row else None) or "none")
     if isinstance(value, str):
-        return HIDDEN if hides is not None and hides(value) else quoted(value)
+        return HIDDEN if hides is not None and hides(value) else quote_text(value)
     if isinstance(value, Mapping):
-        pairs = ", ".join(f"{dotted([key])} = {toml_of(each, hides=hides)}" for key, each in value.items())
+        pairs = ", ".join(f"{join_key([key])} = {toml_of(each, hides=hides)}" for key, each in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_of(each, hides=hides) for each in value)}]"
