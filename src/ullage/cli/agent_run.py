@@ -128,8 +128,8 @@ async def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
         if process is not None:
             process.send_signal(number)
 
-    with _left_to_the_child(), _handled(pass_on):
-        process = _started(command, environ)
+    with _ignore_keyboard_signals(), _handle_signals(pass_on):
+        process = _start_program(command, environ)
         for number in came:  # those that came before it was started
             process.send_signal(number)
         try:
@@ -139,7 +139,7 @@ async def _to_its_end(command: list[str], environ: dict[str, str]) -> int:
     return code if code >= 0 else KILLED - code
 
 
-def _started(command: list[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start_program(command: list[str], environ: dict[str, str]) -> subprocess.Popen[bytes]:
     """Starts a program. The event loop could do it too, but some loops stop ignoring signals in the child."""
     try:
         return subprocess.Popen(  # noqa: S603 - the program that the user names
@@ -164,7 +164,7 @@ def _end_with_parent() -> Callable[[], object] | None:
 
 
 @contextmanager
-def _handled(pass_on: Callable[[int], None]) -> Iterator[None]:
+def _handle_signals(pass_on: Callable[[int], None]) -> Iterator[None]:
     """Handles the signals that ask a program to end; one that is ignored stays so, for the child too."""
     loop = asyncio.get_running_loop()
     handled = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
@@ -178,7 +178,7 @@ def _handled(pass_on: Callable[[int], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _left_to_the_child() -> Iterator[None]:
+def _ignore_keyboard_signals() -> Iterator[None]:
     """Ignores what the keyboard sends to both; a handler, unlike SIG_IGN, is not inherited by the child."""
     handled = [number for number in OF_THE_KEYBOARD if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, lambda *_: None) for number in handled]

@@ -68,9 +68,9 @@ def whole_number(text: str) -> int:
     try:
         number = int(text.replace(",", ""))
     except ValueError:
-        raise _refused(f"{text!r} is not a whole number") from None
+        raise _make_error(f"{text!r} is not a whole number") from None
     if number < 0:
-        raise _refused(f"{text} is less than 0")
+        raise _make_error(f"{text} is less than 0")
     return number
 
 
@@ -78,11 +78,11 @@ def positive_number(text: str) -> int:
     """Returns a whole number of at least 1; commas between its digits are ignored."""
     number = whole_number(text)
     if number < 1:
-        raise _refused(f"{text} is less than 1")
+        raise _make_error(f"{text} is less than 1")
     return number
 
 
-def _refused(why: str) -> Exception:
+def _make_error(why: str) -> Exception:
     from argparse import ArgumentTypeError  # noqa: PLC0415 - `ullage` alone needs no parser
 
     return ArgumentTypeError(why)

@@ -116,7 +116,7 @@ def _show(options: Namespace) -> int:
     from ullage.config.problems import join_key
     from ullage.config.writer import public
 
-    settings = _loaded(options)
+    settings = _load_settings(options)
     for row, path, value in entries(settings):
         key, text, source = join_key(path), public(value, row), settings.source(*path)
         if options.json:
@@ -130,7 +130,7 @@ def _show(options: Namespace) -> int:
 def _check(options: Namespace) -> int:
     from ullage.shell.status import check_settings
 
-    settings = _loaded(options)
+    settings = _load_settings(options)
     check_settings(settings)
     if not options.json:
         for path in settings.files:
@@ -214,7 +214,7 @@ ACTIONS: dict[str, Callable[[Namespace], int]] = {
 }
 
 
-def _loaded(options: Namespace) -> Settings:
+def _load_settings(options: Namespace) -> Settings:
     """Returns the settings of this folder; without a store, no project's file is trusted."""
     import os
     from pathlib import Path
@@ -263,11 +263,11 @@ def _as_if_trusted(path: Path, options: Namespace) -> tuple[Settings, bytes]:
 
     seen: list[str] = []
 
-    def trusted(found: Path, sha256: str) -> bool:
+    def is_trusted(found: Path, sha256: str) -> bool:
         seen.extend([sha256] if found == path else [])
         return found == path
 
-    settings = load(options.config, environ=os.environ, cwd=path.parent, trusted=trusted)
+    settings = load(options.config, environ=os.environ, cwd=path.parent, trusted=is_trusted)
     if not seen:
         raise ConfigurationError(f"{path} does not exist")
     content, _ = contents(path, LARGEST + 1, regular=True)

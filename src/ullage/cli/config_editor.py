@@ -35,7 +35,7 @@ def edit_copy(before: str, save: Callable[[str], None], problems: Callable[[str]
     copy = folder / "config.toml"
     copy.write_text(before, encoding="utf-8")
     try:
-        after = _edited(copy, before, problems)
+        after = _edit_copy(copy, before, problems)
         if after is not None:
             save(after)
     except ConfigurationError as error:
@@ -47,7 +47,7 @@ def edit_copy(before: str, save: Callable[[str], None], problems: Callable[[str]
     return 0
 
 
-def _edited(copy: Path, before: str, problems: Callable[[str], Sequence[Problem]]) -> str | None:
+def _edit_copy(copy: Path, before: str, problems: Callable[[str], Sequence[Problem]]) -> str | None:
     """Returns the text when it has no problems; None if the user gives up, and the copy stays."""
     while True:
         _open_editor(copy)

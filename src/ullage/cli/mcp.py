@@ -77,7 +77,7 @@ def count(
     try:
         _, figures, _ = count_line(_job("count", model, api), _body(body))
     except UllageError as error:
-        raise _shown_error(error) from None
+        raise _make_tool_error(error) from None
     return figures
 
 
@@ -100,7 +100,7 @@ def fit(
     try:
         _, _, printed = fit_line(_job("fit", model, api, limit, reserve), _body(request))
     except UllageError as error:
-        raise _shown_error(error) from None
+        raise _make_tool_error(error) from None
     return dict(printed)
 
 
@@ -122,7 +122,7 @@ def _recall_from(store: str | None) -> Callable[..., dict[str, Any]]:
             with open_store(store) as kept:
                 found = [] if kept is None else kept.journal.search(words, session, max(1, most))
         except UllageError as error:
-            raise _shown_error(error) from None
+            raise _make_tool_error(error) from None
         if not found:
             return {"found": [], "advice": explain_nothing(words)}
         return {"found": [hit_value(each) for each in found]}
@@ -144,7 +144,7 @@ def _body(request: dict[str, Any] | list[Any]) -> dict[str, Any]:
     return {"messages": request} if isinstance(request, list) else request
 
 
-def _shown_error(error: Exception) -> Exception:
+def _make_tool_error(error: Exception) -> Exception:
     """Returns the error that the client sees: its message, without a traceback."""
     from mcp.server.mcpserver.exceptions import ToolError
 

@@ -119,7 +119,7 @@ def _use(options: Namespace) -> int:
     from ullage.cli.open_store import open_store
     from ullage.session.preferences import CHOSEN_MODEL
 
-    chosen = _checked(options.model, options.config)
+    chosen = _check_choice(options.model, options.config)
     with open_store(options.store, make=True) as kept:
         if kept is not None:
             CHOSEN_MODEL.set(kept.preferences, chosen)
@@ -130,7 +130,7 @@ def _use(options: Namespace) -> int:
 ACTIONS: dict[str, Callable[[Namespace], int]] = {"get": _get, "list": _list, "use": _use}
 
 
-def _checked(given: str, config: str | None) -> str:
+def _check_choice(given: str, config: str | None) -> str:
     """Returns the choice to save: a configured name, the absolute path of a file, or a name of a provider.
 
     Raises ConfigurationError for an unknown model.

@@ -41,7 +41,7 @@ def find_answering(settings: Settings, preferences: PreferenceStore | None) -> A
 
 def list_models(settings: Settings, answering: Answering, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Returns a row for each model and provider, in the order of the list."""
-    rows = [_embedded_row()]
+    rows = [_make_embedded_row()]
     rows += [_model_row(model, settings, environ, "configured") for model in settings.models.values()]
     names = {row["name"] for row in rows}
     if answering.name not in names:
@@ -61,7 +61,7 @@ def row_text(row: Mapping[str, Any]) -> str:
     return f"  {row['name']:<24}  {row['state']}"
 
 
-def _embedded_row() -> dict[str, Any]:
+def _make_embedded_row() -> dict[str, Any]:
     from ullage.broker.embedded import runtime, weights  # noqa: PLC0415 - only a list needs them
 
     wanted, path = weights.SMOLLM2, weights.find()
@@ -84,24 +84,26 @@ def _model_row(
     try:
         endpoint = endpoint_of(model, environ)
     except ConfigurationError as error:  # such as a missing key; the message names its variable
-        return _row(model.name, kind, _joined(str(error), *_facts(model, settings)), is_ready=False)
+        return _row(model.name, kind, _join_facts(str(error), *_facts(model, settings)), is_ready=False)
     key = "no key" if endpoint.key is None else f"key in {endpoint.key.source}"
     place = f"{endpoint.model} at {endpoint.url}"
-    return _row(model.name, kind, _joined(place, key, *_facts(model, settings)), is_ready=True)
+    return _row(model.name, kind, _join_facts(place, key, *_facts(model, settings)), is_ready=True)
 
 
 def _file_row(model: ModelSettings, settings: Settings, kind: str) -> dict[str, Any]:
     """Returns the row of a GGUF file, or of a name of your own for the embedded model."""
     if model.spec == EMBEDDED:
-        row = _embedded_row()
-        state = _joined(row["state"], *_facts(model, settings))
+        row = _make_embedded_row()
+        state = _join_facts(row["state"], *_facts(model, settings))
         return _row(model.name, kind, state, is_ready=row["ready"], path=row["path"])
     path = Path(model.spec).expanduser()
     is_there = path.is_file()
     state = (
         f"{path.stat().st_size / 1e6:,.0f} MB, present" if is_there else f"{path}: the file does not exist"
     )
-    return _row(model.name, kind, _joined(state, *_facts(model, settings)), is_ready=is_there, path=str(path))
+    return _row(
+        model.name, kind, _join_facts(state, *_facts(model, settings)), is_ready=is_there, path=str(path)
+    )
 
 
 def _facts(model: ModelSettings, settings: Settings) -> tuple[str, ...]:
@@ -135,5 +137,5 @@ def _row(name: str, kind: str, state: str, *, is_ready: bool, path: str | None =
     return {"name": name, "kind": kind, "state": state, "path": path, "ready": is_ready}
 
 
-def _joined(*facts: str) -> str:
+def _join_facts(*facts: str) -> str:
     return ", ".join(facts)

@@ -76,10 +76,10 @@ def run(options: Namespace) -> int:
 
 def hit_value(hit: Hit) -> dict[str, Any]:
     """Returns a text that was found, as plain data."""
-    return {**hit._asdict(), "before": _said(hit.before), "after": _said(hit.after)}
+    return {**hit._asdict(), "before": _make_dict(hit.before), "after": _make_dict(hit.after)}
 
 
-def _said(said: Said | None) -> dict[str, str] | None:
+def _make_dict(said: Said | None) -> dict[str, str] | None:
     return None if said is None else said._asdict()
 
 

@@ -154,7 +154,7 @@ def _one(shell: Shell, line: str, loop: asyncio.Runner) -> int:
     from ullage.shell.remedies import error_text
 
     try:
-        loop.run(shell.act(line, _piped))
+        loop.run(shell.act(line, _read_piped_input))
     except UllageError as error:
         complain(error_text(error))
         return 1
@@ -168,7 +168,7 @@ def _is_piped() -> bool:
     return not (sys.stdin is None or sys.stdin.closed or sys.stdin.isatty())
 
 
-def _piped() -> str:
+def _read_piped_input() -> str:
     """Returns the piped input, which goes with the question; empty in a terminal."""
     import os
     import sys

@@ -107,7 +107,7 @@ def verdicts(line: LineFit, policy: FitPolicy) -> Iterator[MessageVerdict]:
     costs = message_costs(counter, messages)
     places = list(_places(messages))
     recalled = frozenset(fitted.recalled)
-    sent = _sent_system(fitted, counter) | _sent_question(fitted, counter)
+    sent = _count_sent_system(fitted, counter) | _count_sent_question(fitted, counter)
     task = next((i for i, m in enumerate(messages) if m["role"] == "user"), None)
     for index, (message, cost, place) in enumerate(zip(messages, costs, places, strict=True)):
         change = changes.get(index)
@@ -120,7 +120,7 @@ def verdicts(line: LineFit, policy: FitPolicy) -> Iterator[MessageVerdict]:
             if index in recalled:
                 why += "; quoted before the question"
         else:
-            what, why = _kept(index, message, place, policy, last=index == len(messages) - 1)
+            what, why = _explain_unchanged(index, message, place, policy, last=index == len(messages) - 1)
             if index in sent:
                 after = sent[index]
                 why += ", with the digest" if message["role"] in SYSTEM_ROLES else ", with recalled passages"
@@ -143,7 +143,7 @@ def _places(messages: Sequence[Message]) -> Iterator[MessagePlace]:
         yield MessagePlace(exchange, step, exchanges, steps, newest)
 
 
-def _sent_system(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
+def _count_sent_system(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     """Returns the index and the sent tokens of the first system message, if fit changed it."""
     given = fitted.record.history
     first = next((i for i, m in enumerate(given) if m["role"] in SYSTEM_ROLES), None)
@@ -153,7 +153,7 @@ def _sent_system(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     return {first: counter.message(sent).tokens}
 
 
-def _sent_question(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
+def _count_sent_question(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     """Returns the index and the sent tokens of the newest question, if passages are quoted before it."""
     if not fitted.recalled:
         return {}
@@ -163,7 +163,7 @@ def _sent_question(fitted: Fitted[Message], counter: Counter) -> dict[int, int]:
     return {asked: counter.message(sent).tokens}
 
 
-def _kept(
+def _explain_unchanged(
     index: int, message: Message, place: MessagePlace, policy: FitPolicy, *, last: bool
 ) -> tuple[str, str]:
     """Returns "essential" or "kept" for an unchanged message, with the first reason that applies."""
