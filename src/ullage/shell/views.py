@@ -71,11 +71,16 @@ def window(chat: ChatSession, screen: Screen) -> RenderableType:
         lines += _next_to_go(context)
     statistics = context.requests.statistics()
     if statistics.requests:
-        requests = "1 request" if statistics.requests == 1 else f"{statistics.requests:,} requests"
+        requests = format_count(statistics.requests, "request")
         trimmed = f"{statistics.trimmed:,}" if statistics.trimmed else "none"
         full = f"{percent(100 * statistics.utilization)} full on average"
         lines.append(Text(f"{requests}, {trimmed} trimmed, {full}", style="dim"))
     return Group(*lines)
+
+
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with its noun in the right form: 1 turn, 2,000 turns."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _describe_counter(chat: ChatSession) -> Iterator[Text]:
@@ -83,7 +88,7 @@ def _describe_counter(chat: ChatSession) -> Iterator[Text]:
     server = chat.client.counts.tokenizer
     if server is not None and chat.context.bounds.tokenizer is server:
         ended = "" if server.supported else "; the server no longer answers, so new texts are estimated"
-        texts = "1 text" if server.texts == 1 else f"{server.texts:,} texts"
+        texts = format_count(server.texts, "text")
         yield Text(f"{texts} counted by {server.name}{ended}", style="dim")
 
 
