@@ -321,20 +321,26 @@ def test_plain_text_is_counted_as_a_text(tmp_path: Path) -> None:
     note.write_text("hello world")
     other.write_text("hello world " * 1000)
     tokens = ullage.get_tokenizer("gpt-4o").count(other.read_text())
-    assert run("count", note).stdout.decode() == f"2 tokens  {note}\n"
-    assert run("count", note, other).stdout.decode().splitlines() == [
+    assert run("count", "--model", "gpt-4o", note).stdout.decode() == f"2 tokens  {note}\n"
+    assert run("count", "--model", "gpt-4o", note, other).stdout.decode().splitlines() == [
         f"    2 tokens  {note}",
         f"{tokens:,} tokens  {other}",
         f"{tokens + 2:,} tokens  total",
     ]
-    assert run("count", "--text", given="hello world").stdout == b"2 tokens\n"
-    (found,) = lines(run("count", "--text", "--json", note))
+    assert run("count", "--text", "--model", "gpt-4o", given="hello world").stdout == b"2 tokens\n"
+    (found,) = lines(run("count", "--text", "--json", "--model", "gpt-4o", note))
     assert found == {"source": str(note), "tokens": 2, "ceiling": 2}
     assert run("count", note, given="x").returncode == 0
     assert run("count", "--text", "-o", tmp_path / "out.jsonl", note).returncode == 2
     assert run("count", "--text", tmp_path / "missing").returncode == 2
     note.write_text('{"messages": [}')
     assert b"not JSON" in run("count", note).stderr  # it looks like a request
+
+
+def test_a_text_without_a_model_is_counted_for_no_model_in_silence() -> None:
+    assert run("count", "--text", given="hello world").stdout == b"~2 tokens\n"
+    (found,) = lines(run("count", "--text", "--json", given="hello world"))
+    assert found["tokens"] < found["ceiling"]
 
 
 def test_an_overflow_has_its_own_exit_code_and_figures() -> None:

@@ -37,7 +37,8 @@ def add_options(command: ArgumentParser) -> None:
     command.add_argument(
         "--text",
         action="store_true",
-        help="count plain text, also on standard input or if a file looks like JSON",
+        help="count plain text, also on standard input or if a file looks like JSON; without --model an "
+        "estimate (~) for any model",
     )
     add_batch_options(command)
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ullage.tokens import Cost
 
-MODEL = "gpt-4o"
-"""The model whose tokens are counted if the user names none."""
 BEGINNING = 4_096
 """The bytes of a file that show if it contains requests."""
 REQUESTS = (b"{", b"[", b'"', MAGIC)
@@ -56,7 +54,7 @@ def count_texts(options: Namespace) -> int:
         raise ConfigurationError("plain text is counted at once: -o, --resume and --engine are for requests")
     from ullage.tokens import Cost, counter_for
 
-    counter = counter_for(options.model or MODEL)
+    counter = counter_for(options.model)  # without a model an estimate, whose ceiling holds for any
     names = options.files or [STDIN]
     rows = [_Counted("" if options.files == [] else name, counter.text(_read(name))) for name in names]
     if options.json:
