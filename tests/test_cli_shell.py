@@ -92,7 +92,9 @@ def gone(pid: int) -> bool:
 def killed(terminal: Terminal) -> int | None:
     """The status that the program ends with when it is asked to end."""
     os.kill(terminal.child.pid, signal.SIGTERM)
-    return ended(terminal, terminal._take)
+    status = ended(terminal, terminal._take)
+    world.until(lambda: not terminal._take())  # what it has written last
+    return status
 
 
 def hung_up(terminal: Terminal) -> int | None:
