@@ -337,7 +337,7 @@ def test_plain_text_is_counted_as_a_text(tmp_path: Path) -> None:
     assert b"not JSON" in run("count", note).stderr  # it looks like a request
 
 
-def test_a_text_without_a_model_is_counted_for_no_model_in_silence() -> None:
+def test_the_count_of_a_text_without_a_model_is_marked_as_an_estimate() -> None:
     assert run("count", "--text", given="hello world").stdout == b"~2 tokens\n"
     (found,) = lines(run("count", "--text", "--json", given="hello world"))
     assert found["tokens"] < found["ceiling"]

@@ -54,7 +54,7 @@ def count_texts(options: Namespace) -> int:
         raise ConfigurationError("plain text is counted at once: -o, --resume and --engine are for requests")
     from ullage.tokens import Cost, counter_for
 
-    counter = counter_for(options.model)  # without a model an estimate, whose ceiling holds for any
+    counter = counter_for(options.model)  # without a model: an estimate for any model
     names = options.files or [STDIN]
     rows = [_Counted("" if options.files == [] else name, counter.text(_read(name))) for name in names]
     if options.json:

@@ -143,8 +143,10 @@ class _Texts:
         return parts[position]
 
     def shorten(self, number: int, room: int, measure: Callable[[str], int]) -> str:
-        """Returns the sentences of a passage that have words of the query, those with most of them if not
-        all fit; empty if none fits."""
+        """Returns the sentences of a passage that share words with the query; empty if none fits.
+
+        If not all fit, those with the most shared words go first.
+        """
         said = sentences(self[number])
         shared = [len(self._query.intersection(stems(sentence))) for sentence in said]
         chosen: list[int] = []

@@ -81,8 +81,8 @@ class Factor:
     def tokens(self, tokens: int) -> int:
         """Returns our estimate after calibration.
 
-        A constant that is learned from large requests may be more than a small one has: what is left of an
-        estimate is never a smaller share than a count that would be accepted.
+        A negative constant that was learned from large requests may exceed a small one. So the result is at
+        least `LOWEST` times the estimate, or the scale if that is smaller.
         """
         over, under = self.scale.as_integer_ratio()
         least = math.ceil(min(self.scale, LOWEST) * tokens)
